@@ -109,7 +109,7 @@ pub struct Report {
     /// From an aggregator: the highest drill number that its children hold. The next drill has a higher one.
     #[prost(uint64, tag = "50")]
     pub claimed_drill: u64,
-    /// Clients that a kill file or their environment stops from refusing: 0 or 1 from a client, the number of
+    /// Clients that a kill file stops from refusing: 0 or 1 from a client, the number of
     /// those connected below from an aggregator.
     #[prost(uint32, tag = "48")]
     pub killed_locally: u32,

@@ -11,7 +11,7 @@ use plimsoll_admin::kill_api::{
     Claimed, DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillState, KillStatus, OFF, ON, STATUS,
     Tier, unknown_bucket,
 };
-use plimsoll_core::kill::Scope;
+use plimsoll_core::kill::{KilledBucketsFull, Scope};
 use plimsoll_core::names::{Bucket, Text};
 use plimsoll_host::Shared;
 
@@ -27,7 +27,15 @@ pub(crate) fn routes(zone: &Shared<Zone>) -> Routes {
         end_kill(&off, &caller, order)
     };
     let drill = async move |JsonBody(order): JsonBody<DrillOrder>| {
-        drill::run(&drill, order, Zone::begin_drill, Zone::drill_timing, |_| 0).await
+        let none_away = |_: &Zone| 0;
+        drill::run(
+            &drill,
+            order,
+            Zone::begin_drill,
+            Zone::drill_timing,
+            none_away,
+        )
+        .await
     };
     Routes::new()
         .viewer(Method::GET, STATUS, status)
@@ -44,69 +52,61 @@ fn kill(zone: &Shared<Zone>, caller: &AdminCaller, order: KillOn) -> Response {
              or order it at the controller",
         );
     }
-    let answer = |_, status: KillStatus| Json(status).into_response();
-    enter(
-        zone,
-        order.bucket,
-        true,
-        order.reason.as_str(),
-        caller.by(order.by).as_ref(),
-        answer,
-    )
+    let by = caller.by(order.by);
+    match enter(zone, order.bucket, true, order.reason.as_str(), by.as_ref()) {
+        Ok(KillEnded { status, .. }) => Json(status).into_response(),
+        Err(refused) => refused,
+    }
 }
 
 fn end_kill(zone: &Shared<Zone>, caller: &AdminCaller, order: KillOff) -> Response {
     let reason = order.reason.as_ref().map_or("", Text::as_str);
-    let answer = |ended, status| {
-        Json(KillEnded {
-            ended,
-            passed: false,
-            status,
-        })
-        .into_response()
-    };
-    enter(
-        zone,
-        order.bucket,
-        false,
-        reason,
-        caller.by(order.by).as_ref(),
-        answer,
-    )
+    let by = caller.by(order.by);
+    match enter(zone, order.bucket, false, reason, by.as_ref()) {
+        Ok(ended) => Json(ended).into_response(),
+        Err(refused) => refused,
+    }
 }
 
-/// Enters an order or its end, and answers with the kill switches and with true if the generation changed.
+/// Enters an order or its end, and returns the answer to an end.
 fn enter(
     zone: &Shared<Zone>,
     bucket: Option<Bucket>,
     killed: bool,
     reason: &str,
     by: Option<&Text>,
-    answer: impl FnOnce(bool, KillStatus) -> Response,
-) -> Response {
+) -> Result<KillEnded, Response> {
     if let Some(unknown) = bucket
         .as_ref()
         .and_then(|bucket| zone.with(|zone, _| unknown(zone, bucket)))
     {
-        return error_response(StatusCode::BAD_REQUEST, unknown);
+        return Err(error_response(StatusCode::BAD_REQUEST, unknown));
     }
     let (scope, by) = (Scope::from(bucket), by.map(Text::as_str));
-    let (changed, generation) = zone.with(|zone, now| {
-        (
-            zone.order_kill(now, &scope, killed),
-            zone.kills().generation(&scope).0,
-        )
+    let entered = zone.with(|zone, now| {
+        let before = zone.kills().generation(&scope);
+        let (ended, passed) = if killed {
+            zone.order_kill(now, &scope, true)?;
+            (false, false)
+        } else {
+            zone.end_kill(now, &scope)?
+        };
+        let generation = zone.kills().generation(&scope);
+        Ok((ended, passed, generation, generation != before))
     });
-    let changed = match changed {
-        Err(full) => return error_response(StatusCode::CONFLICT, full),
-        Ok(changed) => changed,
-    };
+    let (ended, passed, generation, changed) =
+        entered.map_err(|full: KilledBucketsFull| error_response(StatusCode::CONFLICT, full))?;
     tracing::warn!(
-        %scope, killed, generation, changed, reason, by,
+        %scope, killed, generation = generation.0, changed, reason, by,
         "kill switch ordered at this aggregator"
     );
     zone.notify();
-    answer(changed, zone.with(|zone, _| kill_status(zone)))
+    let status = zone.with(|zone, _| kill_status(zone));
+    Ok(KillEnded {
+        ended,
+        passed,
+        status,
+    })
 }
 
 fn unknown(zone: &Zone, bucket: &Bucket) -> Option<String> {

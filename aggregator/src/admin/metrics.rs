@@ -128,7 +128,7 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
         )
         .first(),
         M::gauge("plimsoll_children", &[], "Children (clients and aggregators) with a stream.", |s| {
-            one(s.zone.sessions().connected)
+            one(s.zone.sessions().connected_count())
         }),
         M::gauge(
             "plimsoll_clients_in_other_zones",

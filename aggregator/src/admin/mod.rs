@@ -32,8 +32,11 @@ pub(crate) fn routes(zone: Shared<Zone>, events: Events, security: Opened) -> Ro
     };
     let status = move || async move {
         let status = for_status.with(|zone, now| Status::of(zone, now));
+        let parent = seen.parent();
         Json(Status {
-            parent: seen.parent(),
+            // What the last one said is of no parent.
+            parent_unconfirmed: status.parent_unconfirmed && parent.is_some(),
+            parent,
             refused_children: seen.rejected_streams.refused(),
             security: trust.status(),
             ..status

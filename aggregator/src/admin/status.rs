@@ -50,7 +50,7 @@ pub struct Status {
     pub buckets: BTreeMap<Bucket, BucketStatus>,
     /// Buckets without room, at most 64: they are unprotected, regardless of the policy.
     pub unprotected: Vec<Bucket>,
-    /// Connected clients that a kill file or their environment stops from refusing, also below child aggregators.
+    /// Connected clients that a kill file stops from refusing, also below child aggregators.
     pub killed_locally: u32,
     /// Kill generations that children hold without an order; they kill nothing here.
     pub kill_claims: Vec<Claimed>,
@@ -143,12 +143,12 @@ impl Status {
 }
 
 fn children(zone: &Zone, now: MonoTime, role: Role) -> Vec<ChildStatus> {
-    let children = zone
-        .sessions()
-        .iter()
+    let children = zone.sessions().iter();
+    let (connected, away): (Vec<_>, Vec<_>) = children
         .filter(|child| child.identity.role == role)
-        .take(LISTED_MAX);
-    let each = children.map(|child| ChildStatus {
+        .partition(|child| child.stream.is_some());
+    let listed = connected.into_iter().chain(away).take(LISTED_MAX);
+    let each = listed.map(|child| ChildStatus {
         name: child.identity.name.to_string(),
         service: child.identity.service.to_string(),
         zone: child.identity.zone.to_string(),

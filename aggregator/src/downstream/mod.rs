@@ -120,7 +120,7 @@ impl Downstream {
     }
 
     pub(crate) fn connected(&self) -> u32 {
-        u32::try_from(self.sessions.connected).unwrap_or(u32::MAX)
+        u32::try_from(self.sessions.connected_count()).unwrap_or(u32::MAX)
     }
 
     pub(crate) fn clients_below(&self) -> ClientCounts {
@@ -129,7 +129,7 @@ impl Downstream {
 
     /// The number of clients that are connected or have just left.
     pub(crate) fn clients(&self, now: MonoTime) -> usize {
-        let children = self.sessions.connected + self.sessions.left_within(now, LEFT_GRACE);
+        let children = self.sessions.connected_count() + self.sessions.left_within(now, LEFT_GRACE);
         children.saturating_sub(self.aggregators.within(now, LEFT_GRACE))
     }
 

@@ -67,7 +67,7 @@ impl FastLoop {
         let on_hold = self.is_on_hold(bucket, context.led);
         let terms = posted.terms();
         if let Some(hold) = terms.hold.filter(|_| on_hold) {
-            return self.divide(bucket, posted, hold, context.now);
+            return self.divide(bucket, posted, hold, context);
         }
         let slots = self.buckets.get(bucket).map_or(&[][..], |keys| &keys.slots);
         let by_key: Vec<Allowance> = posted
@@ -119,14 +119,14 @@ impl FastLoop {
         bucket: &Bucket,
         posted: &Posted,
         hold: Rate,
-        now: MonoTime,
+        Context { now, at, .. }: Context,
     ) -> Allowances {
         let slots = self.buckets.get(bucket).map_or(&[][..], |keys| &keys.slots);
         let presences = posted.terms().presences.map_or(1.0, Presences::as_f64);
         let classes = posted.keys().zip(slots);
         let classes = classes.filter(|((tenant, _), _)| tenant.is_class());
         let floors = classes
-            .map(|((_, values), slot)| self.tails.floors(now, KeyId(*slot), bounds(values).0));
+            .map(|((_, values), slot)| self.tails.floors(at, KeyId(*slot), bounds(values).0));
         let floors: f64 = floors.sum();
         let fitting = (hold.per_second() / 2.0 / floors).min(1.0);
         let mut claimants: Vec<Claimant> = posted
@@ -147,8 +147,8 @@ impl FastLoop {
                 // The floors of the names that are established here. `divide_hold` divides floors by the presences,
                 // and these already are of this zone alone.
                 let class = KeyId(*slot);
-                let floors = self.tails.floors(now, class, floor) * fitting;
-                let within = self.tails.within(now, class, tenant_limit);
+                let floors = self.tails.floors(at, class, floor) * fitting;
+                let within = self.tails.within(at, class, tenant_limit);
                 Claimant {
                     offered: offered * within,
                     weight,

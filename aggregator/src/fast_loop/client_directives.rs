@@ -33,7 +33,9 @@ impl FastLoop {
             && let Some(keys) = self.buckets.get_mut(bucket)
         {
             // Slots are reused by other keys; their counts do not belong to this bucket.
-            keys.slots.clear();
+            for slot in keys.slots.drain(..) {
+                self.tails.end_cut(KeyId(slot));
+            }
             keys.headroom = BucketHeadroom::default();
         }
         let (keys, pool, cuts) = match posted.terms().limit {

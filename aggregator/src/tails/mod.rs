@@ -215,6 +215,13 @@ impl Tails {
             .map_or(0.0, |tail| tail.established.passes(floor))
     }
 
+    /// Ends the cut of a class whose bucket has no limit to divide any more.
+    pub(crate) fn end_cut(&mut self, class: KeyId) {
+        if let Some(class) = self.classes.get_mut(class.index()).and_then(Option::as_mut) {
+            (class.ratio, class.is_cut) = (DropRatio::NONE, false);
+        }
+    }
+
     /// The cut that passes all but `ratio` of a class's demand, and the ratio of names that a
     /// client knows nothing of.
     pub(crate) fn cut(

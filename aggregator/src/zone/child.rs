@@ -9,7 +9,7 @@ use plimsoll_core::directive::{
 };
 use plimsoll_core::exchange::{Child, Path};
 use plimsoll_core::law::tail::Tail;
-use plimsoll_core::names::{Bucket, Key, Name};
+use plimsoll_core::names::{Bucket, Key, Name, Tenant};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Greeting, Report, ReportedMode, ReportedNames};
 
@@ -107,7 +107,13 @@ impl Child for Zone {
                 continue;
             }
             let held = self.board.get(&directive.bucket);
-            is_regrouped |= held.is_none();
+            // Names with a plan are of the tenant's own line once its row is listed.
+            is_regrouped |= held.is_none_or(|held| {
+                let mut tenants = directive.keys.iter().map(|key| &key.tenant);
+                let is_new =
+                    |tenant: &Tenant| !tenant.is_class() && held.own(tenant.as_str()).is_none();
+                self.upstream.catalogue.hash.is_some() && tenants.any(is_new)
+            });
             decided |= is_decision(directive, held);
             self.board.apply(directive);
             is_regrouped |= self.relist(now, directive);

@@ -30,6 +30,27 @@ impl Zone {
         Ok(changed)
     }
 
+    /// Ends the kill of a scope that was ordered here, or that no order explains. Returns whether it ended a kill, and
+    /// whether the generation moved past a claim.
+    ///
+    /// # Errors
+    /// If there is no room for another bucket with its own kill.
+    pub fn end_kill(
+        &mut self,
+        now: MonoTime,
+        scope: &Scope,
+    ) -> Result<(bool, bool), KilledBucketsFull> {
+        let (held, claimed) = (
+            self.kills().generation(scope),
+            self.kills.claims().highest(scope),
+        );
+        let has_changed = self.order_kill(now, scope, false)?;
+        Ok((
+            has_changed && held.is_killed(),
+            has_changed && claimed > held,
+        ))
+    }
+
     /// The kill generations held.
     pub const fn kills(&self) -> &Kills {
         self.kills.kills()

@@ -12,7 +12,7 @@ use crate::key_counts::Source;
 
 impl Zone {
     /// Gives tenants that a directive has made listed their own lines, and moves the others back to their class.
-    /// Returns true if a class ended: its names are of another one now.
+    /// Returns true if an entry ended: its names may be of another class now.
     pub(super) fn relist(&mut self, now: MonoTime, directive: &BucketDirective) -> bool {
         let bucket = &directive.bucket;
         let default = self.keys.default_line(bucket);
@@ -41,12 +41,11 @@ impl Zone {
             let class = self.keys.counted(*id).line;
             self.fast_loop.tails.close(class, *id);
         }
-        let (classes, names): (Vec<KeyId>, Vec<KeyId>) = unlisted
-            .iter()
-            .partition(|id| self.keys.is_class_of_plan(**id));
-        for id in names {
-            // A name that was listed was not invented by a caller: it is established.
-            self.fast_loop.tails.open(now, default, id, true);
+        for id in &unlisted {
+            if !self.keys.is_class_of_plan(*id) {
+                // A name that was listed was not invented by a caller: it is established.
+                self.fast_loop.tails.open(now, default, *id, true);
+            }
         }
         for line in self
             .keys
@@ -55,7 +54,7 @@ impl Zone {
             self.fast_loop
                 .open_later(line, &self.keys.lines.keys()[line.index()]);
         }
-        !classes.is_empty()
+        !unlisted.is_empty()
     }
 
     /// Takes the names that a client held as established under an earlier process of this aggregator.

@@ -192,3 +192,23 @@ fn unapplied_modes_of_clients_are_rolled_up() {
     zone.order_kill(at(220), &Scope::Fleet, true).unwrap();
     assert_eq!(reported(&mut zone, 230), [(None, 1)]);
 }
+
+#[test]
+fn end_tells_a_kill_from_a_claim() {
+    let (mut zone, mut client) = enforcing();
+    zone.order_kill(at(100), &Scope::Fleet, true).unwrap();
+    assert_eq!(zone.end_kill(at(110), &Scope::Fleet), Ok((true, false)));
+    let claim = Report {
+        kills: KillGeneration(7).into(),
+        ..client.report(at(120))
+    };
+    zone.on_report(at(120), client.stream, claim).unwrap();
+    assert_eq!(
+        zone.kills().fleet(),
+        KillGeneration(2),
+        "a claim kills nothing"
+    );
+    assert_eq!(zone.end_kill(at(130), &Scope::Fleet), Ok((false, true)));
+    assert_eq!(zone.kills().fleet(), KillGeneration(8));
+    assert_eq!(zone.end_kill(at(140), &Scope::Fleet), Ok((false, false)));
+}

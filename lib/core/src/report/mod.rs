@@ -135,7 +135,7 @@ impl From<Vec<Bucket>> for SubscriptionChanges {
 pub struct ClientCounts {
     /// From an aggregator: the connected clients.
     pub connected: u32,
-    /// The clients that are killed locally: by a kill file or by their environment.
+    /// The clients that are killed locally, by a kill file.
     pub killed_locally: u32,
     /// The clients whose store of exact quotas does not answer.
     pub quota_store_down: u32,

@@ -165,6 +165,28 @@ fn catalogue_has_the_plans_of_names_without_one() {
 }
 
 #[test]
+fn listed_row_has_the_names_with_a_plan() {
+    let catalogued = |entries: &[&str]| {
+        let mut script = script(entries);
+        script.catalogue = Some((1, vec![("jo", "%~free")]));
+        script
+    };
+    let client = Client::new(1).offering("jo%~free", 20.0);
+    let mut scene = Scene::new(catalogued(&["default", "%~free"]), vec![client]);
+    scene.run(2.0);
+    for (entries, line) in [
+        (&["default", "%~free"][..], "%~free"),
+        (&["default", "%~free", "jo"], "jo"),
+        (&["default", "%~free"], "%~free"),
+    ] {
+        // The controller lists a row, and ends that, under one policy.
+        scene.controller = Some(catalogued(entries));
+        scene.run(1.0);
+        assert_eq!(lines(&mut scene), named(&[(line, 20)]), "{entries:?}");
+    }
+}
+
+#[test]
 fn child_aggregators_are_told_what_they_asked_for() {
     let mut script = script(&["default", "%~free"]);
     script.catalogue = Some((1, vec![("jo", "%~free")]));

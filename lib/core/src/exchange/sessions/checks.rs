@@ -63,7 +63,7 @@ impl Sessions {
                      its own",
                 ))
             }
-            None if self.connected >= self.children_max => {
+            None if self.connected_count() >= self.children_max => {
                 Err(StreamRejected::Full(self.children_max))
             }
             Some(_) | None => Ok(()),

@@ -44,8 +44,6 @@ pub struct Sessions {
     streams: HashMap<StreamId, InstanceId>,
     /// The children without a stream, in the order of their disconnections.
     away: BTreeSet<(MonoTime, InstanceId)>,
-    /// The number of children with a stream.
-    pub connected: usize,
     children_max: usize,
     keys_per_child_max: usize,
     /// The bound for a child that is an aggregator.
@@ -67,7 +65,6 @@ impl Sessions {
             children: BTreeMap::new(),
             streams: HashMap::new(),
             away: BTreeSet::new(),
-            connected: 0,
             children_max,
             keys_per_child_max,
             keys_per_aggregator_max: keys_per_child_max,
@@ -215,7 +212,6 @@ impl Sessions {
                 sent: SentState::default(),
             });
         child.identity = identity;
-        self.connected += usize::from(child.stream.is_none());
         self.away.remove(&(child.last_report, instance));
         child.stream = Some(stream);
         child.last_report = now;
@@ -239,7 +235,6 @@ impl Sessions {
             .filter(|child| child.stream == Some(stream))?;
         child.stream = None;
         child.last_report = now;
-        self.connected -= 1;
         self.away.insert((now, instance));
         Some(instance)
     }
@@ -251,7 +246,6 @@ impl Sessions {
             self.key_room
                 .on_change(&removed.identity, removed.books.keys_held(), 0);
             if let Some(stream) = removed.stream {
-                self.connected -= 1;
                 self.streams.remove(&stream);
             } else {
                 self.away.remove(&(removed.last_report, instance));
@@ -337,6 +331,11 @@ impl Sessions {
         self.children
             .values()
             .filter(|child| child.stream.is_some())
+    }
+
+    /// The number of connected children.
+    pub fn connected_count(&self) -> usize {
+        self.children.len().saturating_sub(self.away.len())
     }
 
     /// Adds up the clients of every connected child.

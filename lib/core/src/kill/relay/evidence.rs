@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::kill::{Claims, KillGeneration, KillNews, Kills, Scope};
+use crate::kill::{Claims, KillGeneration, KillNews, Kills, SENT_MAX, Scope};
 use crate::quantity::MonoTime;
 
 /// The time after a start before claims count. A connected controller sends directives within it.
@@ -54,7 +54,9 @@ impl Evidence {
     pub(super) fn on_parent(&mut self, news: &KillNews, kills: &Kills) {
         for (scope, before) in &mut self.before {
             let sent = news.generation(scope);
-            if let Some(sent) = sent.filter(|sent| *sent > kills.generation(scope)) {
+            if let Some(sent) =
+                sent.filter(|sent| sent.0 <= SENT_MAX && *sent > kills.generation(scope))
+            {
                 before.merge(sent);
             }
         }

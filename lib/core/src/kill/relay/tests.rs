@@ -224,6 +224,25 @@ fn implausible_generation_is_rejected_and_confirms_nothing() {
 }
 
 #[test]
+fn implausible_generation_is_taken_by_no_evidence() {
+    let mut relay = relay();
+    let claim = Report {
+        kills: KillGeneration(1).into(),
+        ..Report::default()
+    };
+    relay.on_tick(at(0));
+    relay.on_report(at(0), &process(1, Role::Client), &claim);
+    assert!(relay.on_tick(at(2_000)), "the claim counts");
+    let mut directives = directives(u64::MAX, 0);
+    directives.lead.leader = Some(crate::directive::Leader::default());
+    assert!(matches!(
+        relay.on_directives(at(2_100), &directives),
+        Err(StaleDirective::KillJump { .. })
+    ));
+    assert_eq!(relay.kills().fleet(), KillGeneration(0));
+}
+
+#[test]
 fn child_order_gains_one_generation() {
     let mut relay = relay();
     relay.on_directives(at(0), &directives(2, 0)).unwrap();

@@ -1,5 +1,5 @@
-//! Metrics as one table per tier: the metrics page and its document are read from it, so that no
-//! metric has two descriptions.
+//! Metrics as tables, of each tier and of what tiers share: the metrics page and its document are read from them, so
+//! that no metric has two descriptions.
 
 mod text;
 
@@ -27,7 +27,7 @@ pub struct About {
     pub labels: &'static [&'static str],
     /// The meaning, as a sentence.
     pub help: &'static str,
-    /// True for the few metrics that an operator reads first.
+    /// True for the few metrics that an operator reads first: the document has them in a table of their own.
     pub is_first: bool,
 }
 
@@ -63,7 +63,7 @@ pub enum Value {
 /// Durations as a cumulative histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Durations {
-    /// Upper bounds in seconds, each with the number of values up to it.
+    /// Upper bounds in seconds without infinity, each with the number of values up to it.
     pub buckets: Vec<(f64, u64)>,
     /// The sum in seconds.
     pub sum: f64,
