@@ -22,6 +22,7 @@ pub(crate) struct Throttle {
 struct History {
     /// The time of the last update, which the counts are weighted for.
     at: Instant,
+    /// Attempts, those that were held back among them.
     requests: f64,
     accepted: f64,
 }
@@ -37,7 +38,7 @@ impl History {
 }
 
 impl Throttle {
-    /// Counts a request and returns true if it may be sent. `draw` is uniform from 0 to 1.
+    /// Counts an attempt and returns true if it may be sent. `draw` is uniform from 0 to 1.
     pub(crate) fn admits(&mut self, target: &str, now: Instant, draw: f64) -> bool {
         if !self.targets.contains_key(target) {
             if self.targets.len() >= TARGETS_MAX {
@@ -57,6 +58,7 @@ impl Throttle {
         draw >= held_back
     }
 
+    /// Counts an attempt whose answer asks for no retry: an error of the service and a refusal for good count, too.
     pub(crate) fn accepted(&mut self, target: &str, now: Instant) {
         if let Some(history) = self.history(target, now) {
             history.accepted += 1.0;

@@ -54,7 +54,7 @@ pub enum BuildError {
          by LimiterBuilder::certificates or PLIMSOLL_CERTS"
     )]
     CertificatesNeeded {
-        /// The address as it was given.
+        /// The address, in lower case.
         address: String,
     },
     /// An aggregator beyond loopback would be reached in plaintext.
@@ -64,7 +64,7 @@ pub enum BuildError {
          LimiterBuilder::insecure or PLIMSOLL_INSECURE=true"
     )]
     Plaintext {
-        /// The address as it was given.
+        /// The address, in lower case.
         address: String,
     },
     /// An aggregator is to be reached over TLS, and the library was built without it.
@@ -73,7 +73,7 @@ pub enum BuildError {
          the directory of this service's certificates by LimiterBuilder::certificates or PLIMSOLL_CERTS"
     )]
     WithoutTls {
-        /// The address as it was given.
+        /// The address, in lower case.
         address: String,
     },
     /// The certificates cannot be read, or do not fit together.

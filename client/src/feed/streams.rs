@@ -94,7 +94,12 @@ impl Streams<'_> {
                     let listed = resolved.on_answer(&answer.unwrap_or_default());
                     self.list(&listed);
                     earliest = Instant::now() + RESOLVE_INTERVAL_MIN;
-                    next = Instant::now() + jittered(RESOLVE_INTERVAL);
+                    // The names of aggregators that start beside this process come soon.
+                    let interval = match listed.is_empty() {
+                        true => RESOLVE_INTERVAL_MIN,
+                        false => RESOLVE_INTERVAL,
+                    };
+                    next = Instant::now() + jittered(interval);
                 }
             }
         }

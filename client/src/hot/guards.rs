@@ -226,8 +226,9 @@ impl Guards {
         }
         for (place, offered) in places.iter().zip(&mut self.offered) {
             let is_class = place.key == place.default_key;
+            // Also of the class of a plan.
+            offered.measure_established(span.unwrap_or_default());
             if is_class {
-                offered.measure_established(span.unwrap_or_default());
                 offered.bucket.measure(span);
             }
             // A guard reads the load of its directive: that of a class from its beginning.
@@ -296,9 +297,16 @@ impl Set {
     /// after the same time again. No more requests pass than with refills in time.
     fn refill(&mut self, table: &Table, id: u32, elapsed: Duration) {
         let used = table.counters.used(id);
-        let fresh = used.wrapping_sub(self.used);
-        self.debt += u64::from(fresh);
+        let fresh = used.wrapping_sub(self.used).cast_signed();
         self.used = used;
+        // A request may give back tokens that an earlier refill paid.
+        let returned = u64::from(fresh.min(0).unsigned_abs());
+        let forgiven = returned.min(self.debt);
+        let fresh = u64::from(fresh.max(0).unsigned_abs());
+        self.debt = self.debt - forgiven + fresh;
+        self.tokens = self
+            .tokens
+            .plus(TokenCount::new((returned - forgiven) as f64));
         let late = elapsed
             .saturating_sub(parameters::REFILL)
             .min(parameters::PAUSE_MAX);
@@ -326,6 +334,6 @@ impl Set {
         let free = self.tokens.plus(self.granted.0).pay(&mut debt);
         let missed = table.fill(id, free, depth);
         let kept = 1.0 - elapsed.as_secs_f64() / parameters::POOL_GROUP_FADE.as_secs_f64();
-        self.group = (self.group * kept.max(0.0)).max(f64::from(fresh) + f64::from(missed));
+        self.group = (self.group * kept.max(0.0)).max(fresh as f64 + f64::from(missed));
     }
 }

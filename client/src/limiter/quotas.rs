@@ -14,7 +14,7 @@ pub(crate) struct QuotaDefinitions {
 struct Slot {
     /// True if there are any, so that requests to buckets without quotas take no lock.
     any: AtomicBool,
-    /// True once a request was decided without waiting for the store.
+    /// True once a request was decided without waiting for the store, while there are any.
     in_memory: AtomicBool,
     quotas: RwLock<Option<BucketQuotas>>,
 }
@@ -54,6 +54,7 @@ impl QuotaDefinitions {
             *held = quotas.cloned();
         }
         if slot.any.swap(held.is_some(), Ordering::Relaxed) != held.is_some() {
+            slot.in_memory.store(false, Ordering::Relaxed);
             let any = self
                 .buckets
                 .iter()

@@ -319,7 +319,7 @@ impl Subscription {
         self.publisher.publish(&self.table, published);
     }
 
-    /// Raises or clears the setup problems of a bucket that no policy names, and of one whose quotas have no store.
+    /// Raises or clears the setup problems of a bucket that no policy names, and of its quotas.
     fn check_policy(&self, bucket: &Bucket, terms: Option<&Terms>) {
         let problems = &self.table.problems;
         let unlisted = terms.and_then(|terms| terms.unlisted.as_ref());
@@ -331,6 +331,11 @@ impl Subscription {
         let quotas = terms.and_then(|terms| terms.quotas.as_ref());
         let has_quotas = quotas.is_some_and(|quotas| !quotas.is_empty());
         let bucket = bucket.to_string();
+        if !has_quotas {
+            problems.clear(&SetupProblem::QuotasInMemory {
+                bucket: bucket.clone(),
+            });
+        }
         problems.set(
             SetupProblem::QuotasWithoutStore { bucket },
             has_quotas && self.table.layered.store().is_none(),

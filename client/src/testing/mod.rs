@@ -46,6 +46,7 @@
 //! needs a draw gets the n-th draw, through [`Limiter`](crate::Limiter) and middleware, on any
 //! threads. A test that sends the same requests in the same order gets the same verdicts in each
 //! run. Concurrent requests take draws in the order in which they are decided.
+//! The wait that a refusal names because the quota store failed, or after a wait for capacity, does not follow the seed.
 //!
 //! # A limit under a virtual clock
 //!

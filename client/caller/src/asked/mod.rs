@@ -49,7 +49,13 @@ fn wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
         let text = field("retry-after")?;
         seconds(text).or_else(|| httpdate::parse_http_date(text).ok().map(until))
     };
-    let reset = || match seconds(field("x-ratelimit-reset")?)? {
+    let has_rest = || {
+        field("x-ratelimit-remaining")?
+            .parse()
+            .ok()
+            .filter(|left: &u64| *left > 0)
+    };
+    let reset = || match seconds(field("x-ratelimit-reset").filter(|_| has_rest().is_none())?)? {
         time if time.as_secs() >= FIRST_UNIX_TIME => {
             SystemTime::UNIX_EPOCH.checked_add(time).map(until)
         }

@@ -67,6 +67,16 @@ fn every_way_to_ask_is_read() {
         (429, &[("ratelimit", "\"a\";r=9;t=8")], ask),
         (429, &[("ratelimit", "limit=1, t=8")], ask),
         (429, &[("x-ratelimit-reset", "1800000005")], after(5)),
+        (
+            503,
+            &[("x-ratelimit-remaining", "57"), ("x-ratelimit-reset", "9")],
+            ask,
+        ),
+        (
+            429,
+            &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "9")],
+            after(9),
+        ),
         (429, &[("x-ratelimit-reset", "1700000005")], after(0)),
         (429, &[("x-ratelimit-reset", "5")], after(5)),
         // A status of the service's own choice.

@@ -2,8 +2,7 @@
 
 use plimsoll_core::stats::FrequencySketch;
 
-/// Bits of a count, which stays at 4,095 from there. The other 20 of an entry tell its name from others in the same
-/// place.
+/// Bits of a count, whose maximum is 4,095. The other 20 bits of an entry tell its name from others in the same place.
 const COUNT_BITS: u32 = 12;
 const SLOTS_MIN: usize = 256;
 const SLOTS_MAX: usize = 1 << 16;

@@ -18,7 +18,7 @@ pub enum Pass {
 }
 
 impl Pass {
-    /// All reasons: each has a counter by its place here.
+    /// All reasons, in the order of their counters.
     pub const ALL: [Self; 4] = [
         Self::NoRule,
         Self::Unlimited,

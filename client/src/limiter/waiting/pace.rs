@@ -73,7 +73,8 @@ impl Pace {
     pub(super) fn next(&mut self, now: MonoTime, cost: u32, outlook: Outlook) -> Next {
         self.measure(now, outlook.offered);
         let interval = self.interval(now, cost, outlook.ratio);
-        let latest = self.due + interval;
+        // `due` is an interval after the attempt before, and attempts are at most the longest interval apart.
+        let latest = self.due + interval.min(ATTEMPT_WAIT_MAX.saturating_sub(interval));
         match outlook {
             Outlook {
                 is_enforced: false, ..

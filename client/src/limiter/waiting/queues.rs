@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::pace::{Next, Outlook, Pace};
 
 pub(super) const WAITERS_MAX: usize = 10_000;
-/// Maximum number of queues without waiters, which are kept for their paces.
+/// Maximum number of queues beyond the number of waiters. Those without waiters are kept for their paces.
 pub(super) const PACES_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
@@ -74,8 +74,8 @@ impl Queues {
         Some(ticket)
     }
 
-    /// Lets a waiter ask if it is the first and its time has come. `decide` counts; a refusal leaves the waiter where
-    /// it is.
+    /// Lets a waiter ask if it is the first and its time has come. Each call of
+    /// `decide` counts a request; a refusal leaves the waiter where it is.
     pub(super) fn step(
         &mut self,
         now: MonoTime,
@@ -108,7 +108,7 @@ impl Queues {
                 queue.refusal = Some(refusal);
                 match queue.pace.next(now, cost, outlook) {
                     Next::Look(then) => Turn::Look(then),
-                    // A late timer makes up for an attempt.
+                    // The timer was so late that another attempt is due.
                     Next::Ask => Turn::Look(now),
                 }
             }

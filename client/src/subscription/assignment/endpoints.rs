@@ -82,7 +82,7 @@ impl Addresses {
         })
     }
 
-    /// Returns the address of an endpoint as it was given, for errors.
+    /// Returns the address of an endpoint in lower case, for errors.
     pub(crate) fn written(&self, endpoint: &str) -> String {
         format!("{}://{endpoint}", self.scheme)
     }
@@ -157,9 +157,12 @@ impl Resolved {
                 self.missing.retain(|name, _| !name.starts_with('['));
             }
             self.missing.values_mut().for_each(|missing| *missing += 1);
-            self.missing
-                .extend(present.into_iter().map(|name| (name, 0)));
             self.missing.retain(|_, missing| *missing < MISSING_MAX);
+            // An answer without IPv4 may lack it only this once.
+            if any_v4 || self.missing.keys().all(|name| name.starts_with('[')) {
+                self.missing
+                    .extend(present.into_iter().map(|name| (name, 0)));
+            }
         }
         let names = self.missing.keys().map(|name| name.to_string()).collect();
         bounded(names, &mut self.is_above)
@@ -293,6 +296,16 @@ mod tests {
             2,
             "a new address is used at once"
         );
+    }
+
+    #[test]
+    fn address_of_ipv4_outlives_an_answer_without_it() {
+        let mut held = Resolved::default();
+        let v4 = ["10.0.0.1:7410"];
+        answered(&mut held, &v4);
+        for expected in [v4, v4, ["[fd00::1]:7410"]] {
+            assert_eq!(answered(&mut held, &["[fd00::1]:7410"]), expected);
+        }
     }
 
     #[test]

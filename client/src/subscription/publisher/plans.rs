@@ -15,6 +15,8 @@ pub(super) struct Plans {
     numbers: HashMap<u32, HashMap<Box<str>, u32>>,
     /// The numbers given so far.
     count: u32,
+    /// The numbers of classes that the policy has no more.
+    gone: HashSet<u32>,
     /// The classes with a key, by bucket.
     pinned: HashSet<(u32, Box<str>)>,
 }
@@ -44,6 +46,7 @@ impl Plans {
         let numbers = self.numbers.get(&bucket).into_iter().flatten();
         for (_, number) in numbers.filter(|(class, _)| posted.own(class).is_none()) {
             table.classes.publish(*number, None);
+            self.gone.insert(*number);
         }
         before != self.count
     }
@@ -65,6 +68,9 @@ impl Plans {
     fn number(&mut self, table: &Table, bucket: u32, class: &str) -> Option<u32> {
         let numbers = self.numbers.entry(bucket).or_default();
         if let Some(number) = numbers.get(class) {
+            if self.gone.remove(number) {
+                clear_unknown(table, class);
+            }
             return Some(*number);
         }
         let number = self.count;
@@ -73,12 +79,17 @@ impl Plans {
         }
         self.count += 1;
         numbers.insert(class.into(), number);
-        let plan = plan_of(class).unwrap_or_default();
-        table.classes.begin(number, plan);
-        let plan = plan.to_owned();
-        table.problems.clear(&SetupProblem::UnknownPlan { plan });
+        table
+            .classes
+            .begin(number, plan_of(class).unwrap_or_default());
+        clear_unknown(table, class);
         Some(number)
     }
+}
+
+fn clear_unknown(table: &Table, class: &str) {
+    let plan = plan_of(class).unwrap_or_default().to_owned();
+    table.problems.clear(&SetupProblem::UnknownPlan { plan });
 }
 
 /// Returns the word of a class's established names.

@@ -14,7 +14,8 @@ use crate::hot::thread_counters::Outcome;
 /// since the last measurement count for the new one.
 #[derive(Default)]
 pub(super) struct Refusals {
-    /// By key: the counts that are added up.
+    /// By the id of a key: the counts that the sums have. A key that takes over an id continues its counts, maybe in
+    /// another bucket.
     seen: Vec<Counts>,
     /// By bucket and reason.
     sums: Vec<[Refused; Reason::ALL.len()]>,
@@ -46,6 +47,7 @@ impl Refusals {
             .resize_with(self.sums.len(), AdmissionCheck::default);
         self.admissions[bucket].add(new);
         let word = table.target_of(*place).word();
+        // Unlike `dropped`, `would_dropped` has the guard's part.
         let would_by_coin = new.would_dropped.saturating_sub(new.would_guard_dropped);
         for (outcome, enforced, would) in [
             (Outcome::Dropped, new.dropped, would_by_coin),
@@ -61,8 +63,8 @@ impl Refusals {
         }
     }
 
-    /// Returns the refusals of a bucket, in the order of [`Reason::ALL`]. Refusals by exact quotas
-    /// are counted by reason.
+    /// Returns the refusals of a bucket, in the order of [`Reason::ALL`]. Those by exact
+    /// quotas come from the table, which counts them by reason.
     pub(super) fn of(&self, table: &Table, bucket: u32) -> [Refused; Reason::ALL.len()] {
         let mut sums = self.sums.get(bucket as usize).copied().unwrap_or_default();
         let [exceeded, degraded, would_exceeded, would_degraded, repeated] =

@@ -100,6 +100,18 @@ fn names_follow_the_class_of_their_plan() {
 
     client.direct(enforced(TailCut::default()), &keys[1..]);
     client.check_in_plan(&[("jo", "free", 0.1), ("", "free", 0.1)]);
+    // A name that is new while the policy lacks the plan raises its problem, until the plan is back.
+    let is_unknown = |client: &TestClient| {
+        let problems = client.table.problems.list();
+        problems.contains(&SetupProblem::UnknownPlan {
+            plan: "free".to_owned(),
+        })
+    };
+    client.check_in_plan(&[("eve", "free", 0.1)]);
+    client.reported();
+    assert!(is_unknown(&client));
+    client.direct(enforced(TailCut::default()), &keys);
+    assert!(!is_unknown(&client));
 }
 
 #[test]

@@ -3,9 +3,8 @@
 use plimsoll_core::decision::Reason;
 use plimsoll_core::directive::LimitOwner;
 
-/// The registered problem types of [draft-ietf-httpapi-ratelimit-headers-10] that refusals use.
-///
-/// [draft-ietf-httpapi-ratelimit-headers-10]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10
+// The registered problem types that refusals use, of
+// https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10.
 const QUOTA_EXCEEDED: ProblemType = ProblemType {
     uri: "https://iana.org/assignments/http-problem-types#quota-exceeded",
     title: Some("Quota Exceeded"),
@@ -37,6 +36,7 @@ pub(super) const fn problem_type(reason: Reason) -> ProblemType {
     }
 }
 
+/// The reason in a few words: the message of a gRPC status, and the title of a problem whose type has none.
 pub(super) const fn title(reason: Reason) -> &'static str {
     match reason {
         Reason::ClusterOverload => "The service is overloaded",
@@ -48,6 +48,7 @@ pub(super) const fn title(reason: Reason) -> &'static str {
     }
 }
 
+/// The reason and the remedy. `owner` sets the limit; if it is not known, the limit reads as the tenant's own.
 pub(super) const fn detail(reason: Reason, owner: Option<LimitOwner>) -> &'static str {
     match reason {
         Reason::ClusterOverload => {

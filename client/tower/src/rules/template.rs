@@ -53,6 +53,7 @@ impl Template {
         let Some(rest) = template.strip_prefix('/') else {
             return Err(PathFault::NoSlash);
         };
+        // A star at the end would be literal in axum, and is meant for a prefix.
         if rest.ends_with('*') || rest.split('/').any(|segment| segment.starts_with('*')) {
             return Err(PathFault::star(template));
         }
@@ -81,6 +82,7 @@ impl Template {
         Ok(Self(segments))
     }
 
+    /// Returns the whole path, if it has no parameter.
     pub(super) fn as_literal(&self) -> Option<Vec<u8>> {
         self.0
             .iter()
@@ -101,6 +103,7 @@ impl Template {
         head
     }
 
+    /// Changes each literal; `change` must not add a slash.
     pub(super) fn map(&self, change: impl Fn(&[u8]) -> Vec<u8>) -> Self {
         let changed = |segment: &Segment| Segment {
             literal: change(&segment.literal),

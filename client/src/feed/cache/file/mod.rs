@@ -60,7 +60,7 @@ impl CacheFile {
         }
     }
 
-    /// Writes directives. If there are too many, writes only the directives of default classes. If
+    /// Writes directives. If there are too many, writes only the directives of classes. If
     /// the process or the machine dies, a reader finds the new file or the former one, whole.
     /// Blocks.
     pub(crate) fn write(&self, mut directives: Directives) -> io::Result<()> {

@@ -63,7 +63,8 @@ impl Connections {
         self.config.kind == StoreKind::Cluster
     }
 
-    /// Runs a command, made for a server that may know the script; once more with its text if it does not.
+    /// Runs `command(false)`, which names the script by its hash; if the server does not know it, `command(true)`, which
+    /// has its text.
     pub(super) async fn run(&self, command: impl Fn(bool) -> Cmd) -> Result<Value, Failure> {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
         let slot = &self.slots[at];
@@ -287,8 +288,8 @@ fn ensure_provider() {
 
 fn is_broken(error: &RedisError) -> bool {
     error.is_unrecoverable_error()
-        // A connection that was silent for so long may be dead, while another one to the same
-        // server answers.
+        // Also after the time limit of a command: the connection may be dead, while another one to the same server
+        // answers.
         || error.is_io_error()
         // A primary that a failover has made a replica.
         || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)

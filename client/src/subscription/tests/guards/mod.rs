@@ -54,6 +54,7 @@ impl TestClient {
         admitted
     }
 
+    /// Returns the number of requests that are admitted at once.
     pub(super) fn drain(&mut self, tenant: &str) -> u32 {
         let admitted = (0..1_000_000).position(|_| !self.admit(tenant).is_admit());
         admitted.unwrap() as u32
@@ -292,4 +293,21 @@ fn guard_refusing_without_a_ratio_is_named() {
         let (_, figures) = client.subscription.admission_figures().next().unwrap();
         assert_eq!(figures.underadmitting, expected, "{figures:?}");
     }
+}
+
+#[test]
+fn tokens_returned_after_a_refill_are_no_debt() {
+    let mut client = TestClient::new();
+    client.guard_class(1, guard(100.0, 1e9));
+    client.run("acme", 100, |_| 0);
+    let depth = client.drain("acme");
+    client.run("acme", 100, |_| 0);
+    let class = client.table.target_by_names("api", "acme").unwrap();
+    // A request takes a token, a refill pays it, and the request gives it back.
+    assert!(client.admit("acme").is_admit());
+    client.run("acme", 1, |_| 0);
+    let counters = client.table.counters.current_thread();
+    client.table.give_back(class.source(), 1, counters);
+    client.run("acme", 100, |_| 0);
+    assert_eq!(client.drain("acme"), depth);
 }
