@@ -1,5 +1,5 @@
-//! The time since the last report of each aggregator, in the controller's own progress: a pause of
-//! the controller is no silence of an aggregator. Pure.
+//! The time since the last report of each aggregator. Each `now` is of the brain's clock `progress`, which stands
+//! still while the controller does not run: its pauses are no silence of an aggregator. Pure.
 //!
 //! The control law counts silence differently: an aggregator's silence grows only while other aggregators
 //! report, because a controller without any reports is cut off itself. A canary is ended in either case:
@@ -39,7 +39,7 @@ impl Liveness {
         }
     }
 
-    /// Removes an aggregator that stops cleanly: it never becomes stale.
+    /// Removes an aggregator that stops cleanly, or that an operator forgets: it never becomes stale.
     pub(crate) fn leave(&mut self, place: &AggregatorKey) {
         self.reported_at.remove(place);
     }
@@ -73,11 +73,15 @@ impl Liveness {
         })
     }
 
-    /// Forgets aggregators that are stale, unless they still `count`.
-    pub(crate) fn forget_stale(&mut self, now: MonoTime, counts: impl Fn(&AggregatorKey) -> bool) {
+    /// Forgets aggregators that are stale, unless they are registered, or waited for after a restart.
+    pub(crate) fn forget_stale(
+        &mut self,
+        now: MonoTime,
+        is_expected: impl Fn(&AggregatorKey) -> bool,
+    ) {
         let stale_after = self.stale_after;
         self.reported_at
-            .retain(|place, at| now.since(*at) <= stale_after || counts(place));
+            .retain(|place, at| now.since(*at) <= stale_after || is_expected(place));
     }
 }
 

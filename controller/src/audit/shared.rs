@@ -127,10 +127,11 @@ impl SharedLines {
         latest.copied().cloned().collect()
     }
 
-    /// Saves lines until `stop` is cancelled, and then once more.
+    /// Saves lines until `stop` is cancelled, and then those that are left, unless the store fails.
     pub(crate) async fn run(&self, stop: CancellationToken) {
         let mut is_failing = false;
         loop {
+            let is_stopped = stop.is_cancelled();
             match self.save().await {
                 Ok(()) if std::mem::take(&mut is_failing) => {
                     tracing::info!("audit lines are in the store again");
@@ -141,7 +142,7 @@ impl SharedLines {
                 }
                 Err(_) => {}
             }
-            if stop.is_cancelled() {
+            if is_stopped && (is_failing || self.lines().unsaved.is_empty()) {
                 return;
             }
             let waits = async {

@@ -151,10 +151,10 @@ impl Brain {
     /// Every aggregator that reported, is waited for after a restart, or has expired.
     pub(crate) fn known_aggregators(&self) -> BTreeSet<AggregatorKey> {
         let registered = self.downstream.aggregators.iter().map(|(place, _)| place);
-        let stale = self.downstream.liveness.places();
+        let heard = self.downstream.liveness.places();
         let known = registered
             .chain(&self.durable.children)
-            .chain(stale)
+            .chain(heard)
             .cloned();
         known
             .chain(self.durable.expired.iter().map(|expired| expired.place()))

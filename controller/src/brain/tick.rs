@@ -20,7 +20,7 @@ const SWEEP: Duration = Duration::from_secs(10);
 impl Brain {
     /// Applies the law to every bucket, and judges every rollout. Must be called once per
     /// [tick](plimsoll_core::law::Parameters::tick). `unix_s` is the time of day in seconds since
-    /// 1970, for the expiry of boosts and kills.
+    /// 1970, for what outlives a process, and for boosts, kills and the minutes of the history.
     pub fn on_tick(&mut self, now: MonoTime, unix_s: i64) {
         let since_last = now.since(self.clock.at);
         (self.clock.at, self.clock.unix_s) = (now, Some(unix_s));
@@ -59,6 +59,8 @@ impl Brain {
         self.post();
     }
 
+    /// Divides the limit of each bucket. `expected` aggregators are to report now, and `most_expected` were since the
+    /// start: an aggregator that is not heard of again had an even part among those.
     fn apply_law(&mut self, now: MonoTime, since_last: Duration, unix_s: i64) {
         let expected = self.expected_aggregators();
         let most_expected = self.downstream.takeover.expected.max(expected);
@@ -87,7 +89,7 @@ impl Brain {
             .downstream
             .takeover
             .reserved_share(self.clock.progress.now(), all_served);
-        let is_judged = tick.leading
+        let all_on_rates = tick.leading
             && !any_missing
             && tick
                 .aggregators
@@ -100,7 +102,8 @@ impl Brain {
                 .divided_limit()
                 .per_second()
                 .map_or(0.0, Rate::per_second);
-            // A share that is never released is not released by a restart of the controller either.
+            // If the bucket never releases the share of a silent aggregator, a missing one keeps its share after a
+            // restart, too.
             let reserved_share = if any_missing && bucket.is_never_released() {
                 1.0
             } else {
@@ -114,7 +117,8 @@ impl Brain {
                 reserved_share,
             );
             bucket.on_tick(&tick, divisible, scratch);
-            let is_judged = is_judged && !durable.kill_of(&bucket.name).is_on();
+            let is_judged = all_on_rates && !durable.kill_of(&bucket.name).is_on();
+            // Also ends a second of refusals, whether the figures are judged or not.
             bucket.check_admissions(now, is_judged.then_some(divisible));
         });
     }
@@ -186,7 +190,8 @@ impl Brain {
             .retain(|bucket, _| !gone.contains(bucket));
     }
 
-    /// Returns what the counts of the last seconds show of each bucket.
+    /// Returns, for each bucket, what its counts of the last seconds show: the share refused, and whether fewer pass
+    /// than the limit allows.
     pub fn admission_figures(&self) -> impl Iterator<Item = (&Bucket, AdmissionFigures)> {
         self.buckets
             .states

@@ -71,7 +71,7 @@ async fn row(
         let listing = policy.listing([name.clone()]);
         let buckets = listing.exact_buckets().map(|(bucket, _)| bucket);
         let grants = buckets.map(|bucket| {
-            let grants = TenantGrants::of_row(&listing, bucket, &name);
+            let grants = TenantGrants::in_bucket(&listing, bucket, &name);
             (bucket.clone(), grants)
         });
         RowGrants {

@@ -40,13 +40,6 @@ impl TenantGrants {
         each.collect()
     }
 
-    /// Returns the grants of a tenant that a policy lists because of its row in the catalogue: its quotas are those of its
-    /// plan.
-    pub(super) fn of_row(policy: &Policy, bucket: &Bucket, name: &Tenant) -> Self {
-        let class = policy.tenant(name).class();
-        Self::of(policy, bucket, name, differing(policy, bucket, &class))
-    }
-
     /// Returns the grants of a listed tenant or a class.
     pub(crate) fn in_bucket(policy: &Policy, bucket: &Bucket, name: &Tenant) -> Self {
         Self::of(policy, bucket, name, differing(policy, bucket, name))
@@ -66,9 +59,21 @@ impl TenantGrants {
     }
 }
 
+/// Returns the quotas of a bucket whose numbers are not those of their definition for a listed tenant or a class.
 fn differing(policy: &Policy, bucket: &Bucket, entry: &Tenant) -> Vec<QuotaStatus> {
-    let attached = policy.bucket(bucket).map(|of| &of.quotas);
-    attached.map_or_else(Vec::new, |of| QuotaStatus::differing(of, entry))
+    let plan = policy.tenant(entry).plan.as_ref();
+    let plan = plan.map_or("", |plan| plan.name.as_str());
+    let differing = |quota: &Arc<Quota>| {
+        // As clients do: a row of the catalogue has the numbers of its plan.
+        let of_entry = quota.of_tenant(entry.as_str(), plan);
+        (of_entry.rate != quota.rate).then(|| QuotaStatus::of(of_entry))
+    };
+    let attached = policy.bucket(bucket).map(|of| of.quotas.iter());
+    attached
+        .into_iter()
+        .flatten()
+        .filter_map(differing)
+        .collect()
 }
 
 /// One exact quota, as the policy defines it.
@@ -93,15 +98,6 @@ pub struct QuotaStatus {
 impl QuotaStatus {
     pub(crate) fn list(quotas: &BucketQuotas) -> Vec<Self> {
         quotas.iter().map(|quota| Self::of(quota)).collect()
-    }
-
-    /// Returns the quotas of a bucket whose numbers differ for a listed tenant or a class.
-    pub(crate) fn differing(quotas: &BucketQuotas, entry: &Tenant) -> Vec<Self> {
-        let differing = |quota: &Arc<Quota>| {
-            let of_entry = quota.overrides().get(entry)?;
-            (of_entry.rate != quota.rate).then(|| Self::of(of_entry))
-        };
-        quotas.iter().filter_map(differing).collect()
     }
 
     fn of(quota: &Quota) -> Self {

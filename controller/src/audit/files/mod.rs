@@ -105,7 +105,7 @@ impl Snapshot {
             .collect::<io::Result<Vec<_>>>()?;
         match Part::open(log) {
             Ok(part) => parts.push(part),
-            // A crash may have left a log between the renaming and the next line.
+            // After a crash in a rotation there is none: it was renamed, and the next line was not written yet.
             Err(error) if error.kind() == ErrorKind::NotFound && !matches!(head, Ok(None)) => {}
             Err(error) => return Err(error),
         }
@@ -171,7 +171,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Verifies all lines.
+    /// Verifies all lines; not after [`last`](Self::last), since lines that are left out are missing.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -181,17 +181,18 @@ impl Snapshot {
             Ok(head) => head,
         };
         let lacks_head = self.is_whole && head.is_none();
-        let (mut verifier, mut next) = (Verifier::new(head), (String::new(), 1));
+        let (mut verifier, mut end) = (Verifier::new(head), (String::new(), 1));
         for part in &mut self.parts {
-            next = (part.name.clone(), 1);
+            // The line after the last one.
+            end = (part.name.clone(), 1);
             verifier.file(&part.name);
             each_line(part.reader()?, |line| {
-                next.1 += 1;
+                end.1 += 1;
                 verifier.line(line);
             })?;
         }
         let verified = verifier.finish();
-        Ok(verified.and_then(|verified| match next {
+        Ok(verified.and_then(|verified| match end {
             (file, line) if lacks_head => Err(Fault {
                 kind: Kind::Truncated,
                 file,
@@ -224,6 +225,9 @@ impl Part {
 
     /// Returns the byte at which the last `left` lines begin, and reduces `left` by the lines that were found.
     fn start_of_last(&mut self, left: &mut u64) -> io::Result<u64> {
+        if *left == 0 {
+            return Ok(self.to);
+        }
         let (mut starts, mut at) = (VecDeque::new(), self.from);
         let most = usize::try_from(*left).unwrap_or(usize::MAX);
         each_line(self.reader()?, |line| {
@@ -260,9 +264,14 @@ pub(super) fn rotated(log: &Path) -> io::Result<BTreeMap<u32, PathBuf>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(directory_of(log))? {
         let name = entry?.file_name();
-        let number = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(LOG)?.strip_prefix('.')?.parse().ok());
+        let number = name.to_str().and_then(|name| {
+            let digits = name.strip_prefix(LOG)?.strip_prefix('.')?;
+            // A copy such as `audit.log.01` would take the place of a file.
+            digits
+                .parse()
+                .ok()
+                .filter(|number: &u32| number.to_string() == digits)
+        });
         if let Some(number) = number {
             files.insert(number, log.with_file_name(name));
         }

@@ -160,3 +160,17 @@ fn file_rotated_midway_is_read_whole() {
     fs::remove_file(directory.path().join("audit.log.1")).unwrap();
     assert_eq!(snapshot.verify().unwrap().unwrap().lines, 7);
 }
+
+#[test]
+fn copies_by_other_names_are_no_files_of_the_log() {
+    let directory = log(&[3, 4]);
+    for name in ["01", "001", "+1", "1.bak"] {
+        fs::write(directory.path().join(format!("{LOG}.{name}")), "").unwrap();
+    }
+    let rotated = rotated(&directory.path().join(LOG)).unwrap();
+    let names: Vec<_> = rotated
+        .values()
+        .filter_map(|path| path.file_name())
+        .collect();
+    assert_eq!(names, ["audit.log.1"]);
+}

@@ -127,13 +127,15 @@ impl EventSaver {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut changes = self.log.changes();
         loop {
+            // What is added before `stop` during a save is not in it.
+            let is_last = stop.is_cancelled();
             let Ok(saver) = spawn_blocking(move || self.save()).await else {
                 return tracing::error!(
                     "the save of events panicked: later ones are lost with a restart"
                 );
             };
             self = saver;
-            if stop.is_cancelled() {
+            if is_last {
                 return;
             }
             let changed = async {

@@ -105,7 +105,7 @@ pub(super) fn killed(status: &Status, kills: &KillStatus) -> Vec<Problem> {
     });
     let local = (status.killed_locally > 0).then(|| {
         let text = format!(
-            "{} of {} clients are killed by a kill file or their environment: they refuse nothing",
+            "{} of {} clients are killed by a kill file: they refuse nothing",
             status.killed_locally, status.clients
         );
         let remedy = "`/status` of their aggregator lists them: remove the kill file";

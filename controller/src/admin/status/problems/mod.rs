@@ -93,7 +93,7 @@ fn at_most(mut problems: Vec<Problem>) -> Vec<Problem> {
             severity: next.severity,
             subject: more.clone(),
             text: more,
-            remedy: "`plimsoll status --all` shows each".to_owned(),
+            remedy: "`plimsoll status --output json` has each".to_owned(),
         });
     }
     problems

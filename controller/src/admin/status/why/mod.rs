@@ -287,15 +287,17 @@ impl Brain {
     }
 }
 
-/// Returns the entry that counts for a tenant: its own, the plan of its row in the catalogue, the plan in its name, or
-/// `default`.
+/// Returns the entry that counts for a tenant: its own, the plan in its name, or without one that of its row in the
+/// catalogue, or `default`.
 fn counted_as(policy: &Policy, tenant: &Tenant) -> Tenant {
     let (own, class) = split_class(tenant.as_str());
     let listed = |name| Tenant::new(name).ok().filter(|name| policy.is_listed(name));
     let of_row = || Some(policy.row(own)?.policy.class());
     listed(own)
-        .or_else(of_row)
-        .or_else(|| listed(class))
+        .or_else(|| match tenant.plan() {
+            Some(_) => listed(class),
+            None => of_row(),
+        })
         .unwrap_or_else(Tenant::default_class)
 }
 

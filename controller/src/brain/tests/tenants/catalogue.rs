@@ -12,12 +12,16 @@ tenants: { default: {} }
 const ROWS: &str = "tenant,plan,weight,limits\njo,free,,\nacme,pro,,api=50\n";
 
 fn with_catalogue(policy: &str, rows: &str) -> Arc<Policy> {
+    catalogued(policy, TENANTS, rows)
+}
+
+fn catalogued(policy: &str, tenants: &str, rows: &str) -> Arc<Policy> {
     let source = |name, text| Source { name, text };
     let catalogue = CatalogueSource {
         name: "rows.csv",
         bytes: rows.as_bytes(),
     };
-    let read = Policy::read_with(source("", policy), source("", TENANTS), catalogue);
+    let read = Policy::read_with(source("", policy), source("", tenants), catalogue);
     Arc::new(read.unwrap().0)
 }
 
@@ -91,6 +95,27 @@ fn rows_with_own_terms_are_listed_while_they_have_requests() {
 }
 
 #[test]
+fn listed_row_has_the_quotas_of_its_plan() {
+    let text = enforced_with(", quotas: [calls]") + "quotas: { calls: { max: 9, every: 1h } }\n";
+    let tenants = "plans: { pro: { quotas: { calls: { max: 70 } } } }\ntenants: { default: {} }\n";
+    let policy = catalogued(&text, tenants, "tenant,plan,weight\nacme,pro,2\n");
+    let zone = Scripted::new("a", 1).offering("default", 300.0);
+    let mut fleet = Fleet::new(policy, vec![zone]);
+    fleet.run(5.0);
+    fleet.answers(&["acme"]);
+    let grants = fleet.bucket_status().grants.remove(&tenant("acme"));
+    let grants = grants.expect("acme is listed");
+    assert_eq!(
+        grants
+            .quotas
+            .iter()
+            .map(|quota| quota.max)
+            .collect::<Vec<_>>(),
+        [70]
+    );
+}
+
+#[test]
 fn rows_beyond_the_room_have_the_terms_of_their_plan() {
     let rows = (0..6_000).map(|row| format!("t{row},pro,2\n"));
     let rows = "tenant,plan,weight\n".to_owned() + &rows.collect::<String>();
@@ -118,7 +143,8 @@ fn row_of_a_plan_is_refused_as_its_class() {
         why.unwrap().counted_as.to_string()
     };
     for (name, expected) in [
-        ("jo%~pro", "%~free"),
+        ("jo%~pro", "%~pro"),
+        ("jo%~gone", "default"),
         ("unknown%~free", "%~free"),
         ("unknown%~gone", "default"),
         ("unknown", "default"),

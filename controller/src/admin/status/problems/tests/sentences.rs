@@ -133,7 +133,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     (
         |it| it.status.killed_locally = 4,
-        "warning: 4 of 214 clients are killed by a kill file or their environment: they refuse nothing",
+        "warning: 4 of 214 clients are killed by a kill file: they refuse nothing",
     ),
     (
         |it| {
