@@ -17,7 +17,7 @@ thread_local! {
 static HOOK: Once = Once::new();
 
 /// Runs `f` in a thread of this name and returns its value, or the message of its panic. A thread
-/// that panics is never resumed: its memory and files stay open. Replaces the panic hook of the
+/// that panics is never resumed: its memory, files and locks stay. Replaces the panic hook of the
 /// process once; other threads panic as before.
 ///
 /// # Errors

@@ -29,10 +29,10 @@ pub async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListen
     open(flag, bind(flag, address)?)
 }
 
-/// Reserves an address, and refuses connections until it is [opened](open).
+/// Binds an address, and refuses connections until it is [opened](open). Others may bind it, too, until then.
 ///
 /// # Errors
-/// If the address is in use or is not an address of this machine.
+/// If another socket listens on the address, or it is not one of this machine.
 pub fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpSocket, ListenError> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
@@ -51,10 +51,10 @@ pub fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpSocket, Listen
     })
 }
 
-/// Opens a port that was [reserved](bind).
+/// Opens a port that was [bound](bind), in a runtime.
 ///
 /// # Errors
-/// If another process listens on it.
+/// If another socket, of this process or another one, listens on it by now.
 pub fn open(flag: &'static str, socket: TcpSocket) -> Result<TcpListener, ListenError> {
     let address = socket
         .local_addr()

@@ -124,13 +124,13 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
         M::counter(
             "plimsoll_quota_cache_hits_total",
             &[],
-            "Look-ups that found the bucket in memory.",
+            "Operations less misses.",
             |s| one(s.stats.hits),
         ),
         M::counter(
             "plimsoll_quota_cache_misses_total",
             &[],
-            "Look-ups that asked the store.",
+            "Buckets that were not in memory when a batch first looked for them, once for each time that it names them.",
             |s| one(s.stats.misses),
         ),
         M::gauge(

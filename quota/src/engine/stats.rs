@@ -55,10 +55,7 @@ pub(crate) struct Latency {
 impl Latency {
     fn observe(&mut self, time: Duration) {
         let seconds = time.as_secs_f64();
-        let at = LATENCY_BOUNDS
-            .iter()
-            .position(|bound| seconds <= *bound)
-            .unwrap_or(LATENCY_BOUNDS.len());
+        let at = LATENCY_BOUNDS.partition_point(|bound| *bound < seconds);
         if let Some(count) = self.counts.get_mut(at) {
             *count += 1;
         }

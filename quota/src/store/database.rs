@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,8 @@ pub(crate) struct DatabaseStore {
     opened: RwLock<Option<Arc<Opened>>>,
     /// Failed database, until its readers have left it.
     failed: Mutex<Option<Arc<Opened>>>,
+    /// The panic of the database while it opened. Its stopped thread keeps the lock of the files.
+    panicked: OnceLock<String>,
 }
 
 impl DatabaseStore {
@@ -57,6 +59,7 @@ impl DatabaseStore {
             sizes,
             opened: RwLock::default(),
             failed: Mutex::default(),
+            panicked: OnceLock::new(),
         };
         let opened = store.load()?;
         let number = opened.number;
@@ -118,6 +121,10 @@ impl DatabaseStore {
             path: path.to_owned(),
             reason,
         };
+        if let Some(panic) = self.panicked.get() {
+            let why = "reading it failed, and a restart is needed once that is mended";
+            return Err(damaged(format!("{why}: {panic}")));
+        }
         let (folder, clock, sizes) = (path.to_owned(), self.clock.clone(), self.sizes);
         let opened = stopped_at_panic("quota-open", move || {
             // Inherited by the threads of the database, which compete with operations. A failure
@@ -130,7 +137,10 @@ impl DatabaseStore {
             Ok(Err(StoreError::Open(error))) => Err(error),
             Ok(Err(StoreError::System(error))) => Err(OpenError::io(path)(error)),
             Ok(Err(error)) => Err(damaged(error.to_string())),
-            Err(panic) => Err(damaged(format!("reading it failed: {panic}"))),
+            Err(panic) => {
+                let panic = self.panicked.get_or_init(|| panic);
+                Err(damaged(format!("reading it failed: {panic}")))
+            }
         }
     }
 }

@@ -23,7 +23,8 @@ use tokio_rustls::client::TlsStream;
 
 /// Maximum size of a file of certificates or a key, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Maximum wait for the greeting of a server, which may be a refusal instead.
+/// Maximum wait after the handshake for the first bytes of a server: its greeting, or a refusal of the client's
+/// certificate.
 const GREETING_WAIT: Duration = Duration::from_millis(250);
 
 /// The PEM files of connections to the store.

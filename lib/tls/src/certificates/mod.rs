@@ -149,7 +149,7 @@ impl Certificates {
         &self.shared.directory
     }
 
-    /// Returns true if all users of this machine can read the key. A group may: Kubernetes gives
+    /// Returns true if all users of this machine have access to the key. A group may: Kubernetes gives
     /// the files of a Secret to one.
     pub fn is_key_public(&self) -> bool {
         #[cfg(unix)]
