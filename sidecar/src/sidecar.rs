@@ -195,6 +195,7 @@ impl Sidecar {
                     async move { service.answer(caller, request).await }
                 })
             );
+            is_open.store(false, Ordering::Release);
             Ok(())
         };
         let decisions = async {

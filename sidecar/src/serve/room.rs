@@ -1,5 +1,5 @@
-//! One bound on the memory of requests in progress, on all connections of a process. A connection
-//! leaves several times its own part free, so that greedy connections cannot keep the others out.
+//! One bound on the memory of requests in progress, on all connections of a process. The first request of a connection
+//! is outside of it, and a connection leaves several times its part free, so that greedy ones cannot keep others out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +10,9 @@ use http::{Response, StatusCode};
 const OPEN_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of a request in addition to its body: its head, its stream and its task.
 const REQUEST_BYTES: usize = 8 * 1024;
+/// Bytes of each connection outside of the bound, which the bound on connections bounds: a head that arrives, and the
+/// request that it begins.
+const FIRST_BYTES: usize = 2 * REQUEST_BYTES;
 
 /// A connection leaves at least this many times its own part free.
 const LEFT: usize = 6;
@@ -22,6 +25,7 @@ tokio::task_local! {
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
     max: usize,
+    /// Above [`FIRST_BYTES`] of each connection.
     used: Arc<AtomicUsize>,
 }
 
@@ -99,20 +103,24 @@ impl Share {
 impl Open {
     pub(super) fn clear(&self) {
         let bytes = self.bytes.swap(0, Ordering::Relaxed);
-        for used in [&self.share.used, &self.share.room.used] {
-            used.fetch_sub(bytes, Ordering::Relaxed);
-        }
+        let before = self.share.used.fetch_sub(bytes, Ordering::Relaxed);
+        let less = above_first(before) - above_first(before - bytes);
+        self.share.room.used.fetch_sub(less, Ordering::Relaxed);
     }
 
     /// Counts these bytes, also if the connection has no room for them. Then returns false: the request must end.
     pub(super) fn add(&self, bytes: usize) -> bool {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let own = self.share.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let all = self.share.room.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        // Each connection may have one request.
-        let left_to_others = if own > REQUEST_BYTES { own * LEFT } else { 0 };
-        all + left_to_others <= self.share.room.max
+        let before = self.share.used.fetch_add(bytes, Ordering::Relaxed);
+        let own = above_first(before + bytes);
+        let more = own - above_first(before);
+        let all = self.share.room.used.fetch_add(more, Ordering::Relaxed) + more;
+        own == 0 || all + own * LEFT <= self.share.room.max
     }
+}
+
+fn above_first(bytes: usize) -> usize {
+    bytes.saturating_sub(FIRST_BYTES)
 }
 
 impl Drop for Open {

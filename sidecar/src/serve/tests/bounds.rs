@@ -135,17 +135,23 @@ async fn malformed_or_oversized_head_is_answered() {
 
 #[tokio::test]
 async fn endless_heads_leave_room_for_others() {
-    const PEERS: usize = 300;
+    const PEERS: usize = 400;
     let echo = Echo::with(Protection::Plain, Connections::fair(4 * PEERS), None).await;
-    let half = format!("GET / HTTP/1.1\r\nx: {}", "a".repeat(60_000));
     let mut peers = Vec::new();
-    for _ in 0..PEERS {
+    let mut send = async |bytes| {
+        let half = format!("GET / HTTP/1.1\r\nx: {}", "a".repeat(bytes));
         let mut peer = TcpStream::connect(echo.http1).await.unwrap();
         peer.write_all(half.as_bytes()).await.unwrap();
         peers.push(peer);
+    };
+    for _ in 0..PEERS {
+        send(60_000).await;
     }
-    // All heads would take twice the room.
+    // All heads would take more than the room.
     until(|| echo.connections.counts().pending < PEERS * 2 / 3).await;
+    for _ in 0..PEERS / 2 {
+        send(8_000).await;
+    }
     let mut other = echo.connect1().await;
     assert_eq!(
         text(other.send_request(post(full("other"))).await.unwrap()).await,
