@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::ValueEnum;
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer;
 use tracing_subscriber::prelude::*;
@@ -30,11 +30,7 @@ pub(crate) enum LogFormat {
 }
 
 pub(crate) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
-    let invalid =
-        || format!("invalid --log {filter}: give error, warn, info, debug, trace, or TARGET=LEVEL");
-    // A span or a field would pass as the name of a target, and match nothing.
-    anyhow::ensure!(!filter.contains('['), invalid());
-    let filter: Targets = filter.parse().with_context(invalid)?;
+    let filter = targets(filter)?;
     let colours = std::io::stderr().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let lines = fmt::layer()
@@ -48,6 +44,19 @@ pub(crate) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
         LogFormat::Json => log.with(lines.json()).init(),
     }
     Ok(())
+}
+
+/// Reads levels and `TARGET=LEVEL`, between commas.
+fn targets(filter: &str) -> anyhow::Result<Targets> {
+    let invalid =
+        || format!("invalid --log {filter}: give error, warn, info, debug, trace, or TARGET=LEVEL");
+    // A misspelt level, a span or a field would pass as the name of a target, and match nothing.
+    let is_sound = |part: &str| match part.split_once('=') {
+        Some((target, _)) => !target.contains(['[', ' ']),
+        None => part.parse::<LevelFilter>().is_ok(),
+    };
+    anyhow::ensure!(filter.split(',').all(is_sound), invalid());
+    filter.parse().with_context(invalid)
 }
 
 /// Last warning of each module of a library, and number of suppressed ones since. A peer could fill
@@ -95,6 +104,24 @@ impl<S: Subscriber> layer::Layer<S> for Warnings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn misspelt_levels_are_refused() {
+        for filter in ["info", "off", "warn,plimsoll_client=debug", "h2=off"] {
+            assert!(targets(filter).is_ok(), "{filter}");
+        }
+        for filter in [
+            "warning",
+            "inof",
+            "info, h2=warn",
+            "h2",
+            "[x]=info",
+            "h2=inof",
+        ] {
+            let error = targets(filter).unwrap_err().to_string();
+            assert!(error.contains("or TARGET=LEVEL"), "{filter}: {error}");
+        }
+    }
 
     #[test]
     fn repeated_warnings_are_counted_not_logged() {

@@ -36,7 +36,7 @@ impl Token {
         let place = path.display();
         let unread = |error| format!("cannot read the token file {place}: {error}");
         let file = regular_file::open(path).map_err(unread)?;
-        refuse_readable_by_others(path, &file.metadata().map_err(unread)?)?;
+        refuse_open_to_others(path, &file.metadata().map_err(unread)?)?;
         let mut text = String::new();
         let line_bytes_max = TOKEN_PREFIX.len() + TOKEN_RANDOM_CHARS + "\r\n".len();
         // One byte more tells that the file is longer.
@@ -65,8 +65,8 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Fails if the group or others may read a file, and names the remedy.
-fn refuse_readable_by_others(path: &Path, metadata: &Metadata) -> Result<(), String> {
+/// Fails if the group or others have any access to a file, and names the remedy.
+fn refuse_open_to_others(path: &Path, metadata: &Metadata) -> Result<(), String> {
     let (mode, place) = (metadata.permissions().mode() & 0o777, path.display());
     if mode & 0o077 == 0 {
         return Ok(());

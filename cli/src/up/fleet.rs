@@ -9,8 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use plimsoll_admin::security::SecurityArgs;
 use plimsoll_aggregator::Aggregator;
+use plimsoll_client::BUCKETS_MAX_DEFAULT;
 use plimsoll_controller::members::StoreArgs;
 use plimsoll_controller::policy_file::PolicyFiles;
+use plimsoll_core::names::Bucket;
 use plimsoll_core::report::DECISIONS_PER_S_MAX;
 use plimsoll_core::rollout::gates::STALE_AFTER;
 use plimsoll_net::PENDING_MAX_DEFAULT;
@@ -140,7 +142,11 @@ impl Fleet {
         fleet.quota_server().await?;
         for (zone, share) in ZONES {
             let aggregator = fleet.aggregator(zone, &parents).await?;
-            for number in 0..if args.no_demo { 0 } else { SERVICES_PER_ZONE } {
+            let services = match args.no_demo || fleet.buckets.is_empty() {
+                true => 0,
+                false => SERVICES_PER_ZONE,
+            };
+            for number in 0..services {
                 fleet
                     .service(zone, number, aggregator, share / SERVICES_PER_ZONE as f64)
                     .await?;
@@ -322,8 +328,9 @@ fn demo_buckets(policy: &Policy) -> Vec<String> {
     let buckets = policy
         .entries()
         .map(|(entry, _)| entry.replace('*', "users"))
-        .filter(|bucket| !OWN_PATHS.contains(&bucket.as_str()));
-    buckets.collect::<BTreeSet<_>>().into_iter().collect()
+        .filter(|bucket| !OWN_PATHS.contains(&bucket.as_str()) && Bucket::new(bucket).is_ok());
+    let buckets = buckets.collect::<BTreeSet<_>>().into_iter();
+    buckets.take(BUCKETS_MAX_DEFAULT).collect()
 }
 
 /// Only this machine uses the demo, so its admin ports need no token.

@@ -17,7 +17,8 @@ pub enum ScenarioError {
         /// Cause of the failure.
         source: io::Error,
     },
-    /// The scenario, or its policy, is not valid; the error lists every fault with its place.
+    /// The scenario, or its policy, is not valid; the error lists faults with their places: the first one of the scenario, or
+    /// all of its policy.
     #[error(transparent)]
     Invalid(#[from] PolicyError),
 }

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use plimsoll_simulator::{Judgement, Outcome, Run, Scenario, broken, plot, simulate};
 
-use crate::output::{self, Format};
+use crate::output::{self, OutputArgs};
 
 /// Exit code for an expectation that was not met.
 const EXIT_UNMET: u8 = 1;
@@ -22,8 +22,8 @@ const EXIT_INVALID: u8 = 2;
 /// Run scenarios: the production code under a virtual clock
 ///
 /// A scenario describes the traffic, the fleet, the policy, the faults and the expectations. Exit code 0:
-/// every expectation was met; 1: an expectation was not met; 2: a scenario is invalid, with the place of
-/// every fault.
+/// every expectation was met; 1: an expectation was not met, which is named on standard error, or an output
+/// cannot be written; 2: a scenario is invalid, with the place of the fault.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct SimulateArgs {
@@ -44,16 +44,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, env = "PLIMSOLL_FIRST_SEED", value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=u64::MAX / 2))]
     first_seed: u64,
 
-    /// Format of the output
-    #[arg(
-        long,
-        short,
-        value_enum,
-        default_value_t,
-        env = "PLIMSOLL_OUTPUT",
-        value_name = "FORMAT"
-    )]
-    output: SimulateFormat,
+    #[command(flatten)]
+    output: OutputArgs,
 
     /// Draw the first seed as SVG; requires a single scenario
     #[arg(long, env = "PLIMSOLL_PLOT", value_name = "OUT.svg")]
@@ -78,15 +70,6 @@ Example: does a limit of 10,000 requests/s hold when traffic jumps to ten times 
   plimsoll simulate step-up.yaml --plot step-up.svg
 
 docs/reference/scenarios.md has every key and figure; lib/simulator/examples/own-traffic.yaml takes its traffic from a CSV file.";
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum SimulateFormat {
-    /// For people: a table; expectations that were not met go to standard error
-    #[default]
-    Table,
-    /// For scripts: one JSON document for each scenario, on a line of its own
-    Json,
-}
 
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let code = simulate_all(args, &mut output::stdout(), &mut output::stderr())?;
@@ -119,19 +102,17 @@ fn simulate_all(
     let mut code = 0;
     for scenario in &scenarios {
         let (runs, outcome) = simulate_one(args, scenario);
+        let unmet = broken(scenario, &runs);
+        args.output
+            .write(out, &outcome, |out| table::write(&outcome, out))?;
+        write_problems(scenario, &runs, &unmet, err)?;
+        if !unmet.is_empty() {
+            code = EXIT_UNMET;
+        }
         if let Some(path) = &args.plot
             && let Some(run) = runs.first()
         {
             plot::svg(scenario, run, path)?;
-        }
-        let unmet = broken(scenario, &runs);
-        match args.output {
-            SimulateFormat::Table => table::write(&outcome, out)?,
-            SimulateFormat::Json => Format::Json.document(out, &outcome)?,
-        }
-        write_problems(scenario, &runs, &unmet, err)?;
-        if !unmet.is_empty() {
-            code = EXIT_UNMET;
         }
     }
     Ok(code)

@@ -111,6 +111,7 @@ pub(crate) fn scenario(
         let names = names
             .map(|names| loads::names(names, &field.then("names")))
             .transpose()?;
+        // 0 without names, and with too many to count each.
         let counted = names.and_then(Names::counted).unwrap_or_default() as usize;
         let of_tenant: &mut usize = &mut buckets[bucket].names[tenant];
         *of_tenant = counted.max(*of_tenant);
@@ -309,9 +310,9 @@ fn check_network(network: &Network, field: &Field<'_>) -> Checked<()> {
     all_within(losses, field, 0.0, 0.95)
 }
 
-fn check_pace(pace: &Pace, field: &Field<'_>, zones: u32, clients: u32) -> Checked<()> {
+fn check_pace(pace: &Pace, field: &Field<'_>, aggregators: u32, clients: u32) -> Checked<()> {
     for (name, paces, count) in [
-        ("zones", &pace.zones, zones),
+        ("zones", &pace.zones, aggregators),
         ("clients", &pace.clients, clients),
     ] {
         let field = field.then(name);
@@ -327,15 +328,13 @@ fn check_pace(pace: &Pace, field: &Field<'_>, zones: u32, clients: u32) -> Check
 }
 
 fn check_joins(joins: &[Join], field: &Field<'_>, clients: u32, duration_s: f64) -> Checked<()> {
-    let (mut all, mut before_s) = (clients, 0.0);
+    let (mut room, mut before_s) = (CLIENTS_MAX - clients, 0.0);
     for (field, join) in entries(field, joins) {
-        whole(
-            join.clients,
-            &field.then("clients"),
-            1,
-            CLIENTS_MAX - all.min(CLIENTS_MAX - 1),
-        )?;
-        all = (all + join.clients).min(CLIENTS_MAX);
+        if room == 0 {
+            let why = format_args!("all {CLIENTS_MAX} clients are there");
+            return Err(field.refuse(why, "let fewer clients start or join before"));
+        }
+        room -= whole(join.clients, &field.then("clients"), 1, room)?;
         let field = field.then("at_s");
         let at_s = within(join.at_s, &field, 0.0, duration_s)?;
         if at_s < before_s {

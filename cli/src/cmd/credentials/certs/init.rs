@@ -24,7 +24,7 @@ pub(crate) struct InitArgs {
     /// Days for which the CA is valid
     #[arg(long, env = "PLIMSOLL_DAYS", value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3_650))]
     days: u32,
-    /// Replace a CA that is there: the certificates that it issued are worth nothing without it
+    /// Replace a CA that is there: processes that know the new one refuse certificates of the old one
     #[arg(long, env = "PLIMSOLL_FORCE")]
     force: bool,
 }
@@ -34,8 +34,8 @@ pub(super) fn run(args: &InitArgs) -> anyhow::Result<()> {
     for path in [&key, &certificate] {
         if !args.force && path.symlink_metadata().is_ok() {
             return Err(unusable(format_args!(
-                "{} exists and is not overwritten: give another --dir, or --force to replace the CA and all \
-                 certificates that it issued",
+                "{} exists and is not overwritten: give another --dir, or --force to replace the CA, which then \
+                 has to issue all certificates again",
                 path.display()
             )));
         }

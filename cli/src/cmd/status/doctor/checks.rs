@@ -18,7 +18,7 @@ const CLOCK_WARN_S: f64 = 2.0;
 const CLOCK_FAIL_S: f64 = 60.0;
 /// Fewer open files than this are soon used up by clients.
 const DESCRIPTORS_MIN: u64 = 4_096;
-/// Seconds without an answer of the controller from which a zone lives on its holds.
+/// Seconds without an answer of the controller from which it counts as lost. A zone is on hold from some 2 s.
 const UPSTREAM_OLD_S: f64 = 10.0;
 const UPDATE_ALL: &str = "update all to one version, controllers first";
 
@@ -90,7 +90,11 @@ impl fmt::Display for Check {
 pub(super) fn of_status(name: &str, status: &Status) -> Vec<Check> {
     let role = status.role.map_or("unknown", |role| role.as_str());
     let epoch = status.epoch;
-    let leads = format!("answers, leads, epoch {epoch}; your role is {role}");
+    let leads = match status.lost_lead {
+        Some(_) => "does not lead",
+        None => "leads",
+    };
+    let leads = format!("answers, {leads}, epoch {epoch}; your role is {role}");
     let mut checks = vec![Check::ok(name, leads), version(name, Some(&status.version))];
     if let Some(others) = other_versions(status) {
         let subject = "versions of other processes";
@@ -113,7 +117,11 @@ pub(super) fn of_status(name: &str, status: &Status) -> Vec<Check> {
         (is_well(&["state", "audit log"]), "state", "saved"),
         (!status.killed, "kill switch", "the fleet is not killed"),
         (status.killed_locally == 0, "kill files", "none"),
-        (status.unlisted.is_empty(), "buckets", "all in the policy"),
+        (
+            status.unlisted.is_empty() && is_well(&["buckets"]),
+            "buckets",
+            "all in the policy",
+        ),
     ] {
         checks.extend(is_well.then(|| Check::ok(subject, text)));
     }
@@ -185,7 +193,12 @@ fn sidecar(name: &str, status: &Value, metrics: &str) -> Vec<Check> {
     }
     let problems = limiter["problems"].as_array().into_iter().flatten();
     let problems = problems.filter_map(|it| Some((it["text"].as_str()?, it["problem"].as_str()?)));
-    checks.extend(problems.map(|(text, kind)| warn(text, &format!("the runbook has `{kind}`"))));
+    checks.extend(problems.map(|(text, kind)| {
+        warn(
+            text,
+            &format!("docs/guides/running-a-service.md has `{kind}`"),
+        )
+    }));
     if let Some(count) = series(metrics, "\"no_rule\"} ").filter(|count| *count > 0.0) {
         let text = format!("{count} requests matched no rule since its start, and passed");
         checks.push(warn(&text, "end its rules with one for all others"));

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use futures_util::future::join_all;
+use plimsoll_controller::admin::status::Status;
 use plimsoll_core::names::Text;
 use plimsoll_host::descriptors;
 use plimsoll_tls::Tier;
@@ -95,8 +96,8 @@ async fn of_controller(port: &AdminPort, led: &Cell<bool>) -> Vec<Check> {
         if answer.response.status() == StatusCode::SERVICE_UNAVAILABLE {
             return Ok((vec![Check::ok(&name, "answers, stands by")], clock));
         }
-        led.set(led.get() || answer.response.status().is_success());
-        let status = port.answer(port.get("/status").timeout(ANSWER_MAX)).await?;
+        let status: Status = port.answer(port.get("/status").timeout(ANSWER_MAX)).await?;
+        led.set(led.get() || status.lost_lead.is_none());
         Ok((checks::of_status(&name, &status), clock))
     };
     with_clock(&name, asked.await)

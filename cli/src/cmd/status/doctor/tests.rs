@@ -115,7 +115,7 @@ fn tiers_say_what_is_wrong() {
         (
             sidecar(None, 1, false),
             "",
-            "warn  sidecar u: x; remedy: the runbook has `no_tenant`",
+            "warn  sidecar u: x; remedy: docs/guides/running-a-service.md has `no_tenant`",
         ),
         (
             sidecar(Some("f:1: x\ny"), 1, false),

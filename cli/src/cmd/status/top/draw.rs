@@ -35,9 +35,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, top: &Top, now_s: i64) {
     let place = match top.is_table() {
         true => draw_table(frame, top, body),
         false => {
-            let scroll = (u16::try_from(top.page.at).unwrap_or(u16::MAX), 0);
-            let text = Paragraph::new(printable(&top.text())).wrap(Wrap { trim: false });
-            frame.render_widget(text.scroll(scroll), body);
+            let text = top.text();
+            let first = top.page.at.min(text.lines().count().saturating_sub(1));
+            let shown: Vec<&str> = text.lines().skip(first).collect();
+            let shown = Paragraph::new(printable(&shown.join("\n")));
+            frame.render_widget(shown.wrap(Wrap { trim: false }), body);
             String::new()
         }
     };

@@ -227,6 +227,7 @@ impl Top {
                 let _ = why::write(&mut text, why);
                 String::from_utf8_lossy(&text).into_owned()
             }
+            _ if self.status.is_none() => "no answer yet".to_owned(),
             _ => {
                 let each = problems
                     .map(|it| format!("{}: {}\n  {}\n", it.severity.as_str(), it.text, it.remedy));

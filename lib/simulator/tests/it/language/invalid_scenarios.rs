@@ -113,6 +113,7 @@ fn numbers_out_of_range_are_rejected() {
         first: 3 | first: 12 | 0.5 } ] | traffic.0.clients.share.0.of_load | no clients are left
         probability: 0.5 | probability: 1.5 | 1.5 | traffic.0.retry.probability | from 0 to 1
         at_s: 10, clients | at_s: 31, clients | 31 | joins.0.at_s | from 0 to 30
+        clients: 3 } ] | clients: 99991 }, { at_s: 11, clients: 1 } ] | { at_s: 11 | joins.1 | all 100000 clients
     ";
     for [from, to, at, path, words] in rows(table) {
         check(&from, &to, &at, &path, &words);

@@ -3,8 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
 use super::starved::seconds;
 use super::{Streams, aggregator, median};
 use crate::measure::report::Report;
@@ -48,13 +46,11 @@ pub(crate) fn measure(report: &mut Report) {
         all = all.or((back == ON_A).then_some(at));
     }
     let lines = &tool.lines()[begin..];
-    let of_b = |line: &Value| line["aggregators"][1].clone();
-    let stay = |line: &Value| of_b(line)["connected"] == ON_B;
-    let p99s: Option<Vec<f64>> = lines
-        .iter()
-        .map(|line| of_b(line)["decision"]["p99_ms"].as_f64())
-        .collect();
-    let p99s = p99s.filter(|_| lines.iter().all(stay)).unwrap_or_default();
+    let of_b = || lines.iter().map(|line| &line["aggregators"][1]);
+    let p99s: Option<Vec<f64>> = of_b().map(|b| b["decision"]["p99_ms"].as_f64()).collect();
+    let p99s = p99s
+        .filter(|_| of_b().all(|b| b["connected"] == ON_B))
+        .unwrap_or_default();
     let worst = p99s.iter().copied().reduce(f64::max).unwrap_or(f64::NAN);
     let figure = format!(
         "p99 {worst:.0} ms of the worst decision, {:.0} ms of the median one",
