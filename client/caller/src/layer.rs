@@ -89,11 +89,10 @@ impl CallerLayer {
     /// which a caller with few requests needs. The share is one of so many: 0.4 is rounded down to a third. Clones made before keep the budget they have.
     #[must_use]
     pub fn budget(mut self, share: f32, per_second: u16) -> Self {
-        // The budget panics outside of its range, and a share that is no number is none.
-        let share = if share > 0.0 { share.min(1.0) } else { 0.0 };
-        // It takes the reciprocal and cuts it to a whole number, which would be more than the share.
+        // The budget panics outside of its range, and a share that is no number is none. It cuts the reciprocal to a
+        // whole number, which would be more than the share.
         let share = match share > 0.0 {
-            true => 1.0 / ((1.0 / share).ceil() + 0.25),
+            true => 1.0 / ((1.0 / share.min(1.0)).ceil() + 0.25),
             false => 0.0,
         };
         self.budget = Arc::new(TpsBudget::new(BUDGET_SPAN, per_second.into(), share));
