@@ -191,8 +191,7 @@ impl Sidecar {
                     rls_service.clone().answer(request)
                 }),
                 serve_http1(http, shutdown.clone(), move |caller, request| {
-                    let service = Arc::clone(&http_service);
-                    async move { service.answer(caller, request).await }
+                    Arc::clone(&http_service).answer(caller, request)
                 })
             );
             is_open.store(false, Ordering::Release);

@@ -167,9 +167,11 @@ impl Limiter {
     /// the store does not answer.
     #[must_use]
     pub fn quota_left(&self, request: &Request<'_>) -> Option<QuotaLeft> {
-        let (bucket, key) = self.known_key(request)?;
-        let (store, quotas) = (self.table.layered.store()?, self.table.quotas_of(bucket)?);
+        let store = self.table.layered.store()?;
+        let place = self.table.known_bucket(request.bucket())?;
+        let quotas = self.table.quotas_of(place.bucket)?;
         let tenant = name_of(request.tenant);
+        let (_, key) = self.known_key(request)?;
         let quotas = quotas.of_tenant(&tenant, self.table.plan_of(key, request.of.plan()));
         let left = quotas.iter().filter_map(|quota| store.left(quota, &tenant));
         left.min_by_key(|left| left.remaining)

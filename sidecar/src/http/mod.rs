@@ -11,6 +11,8 @@ mod proxy;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, HOST};
 use http::request::Parts;
@@ -36,9 +38,10 @@ pub(crate) struct Service {
     pub(crate) counts: Counts,
 }
 
-/// A request whose head was read: it is answered, or its body is needed.
+/// A request whose head was read: it is answered, or its quotas or its body are needed.
 enum Begun {
     Answered(Response<Full<Bytes>>),
+    Asking(proxy::Asking),
     NeedsBody(json::Call),
 }
 
@@ -52,28 +55,36 @@ impl Service {
         }
     }
 
-    pub(crate) async fn answer(
-        &self,
+    /// Answers a request. What needs only its head is done in this call, so that the future, which is moved several
+    /// times, is small.
+    pub(crate) fn answer(
+        self: Arc<Self>,
         caller: Caller,
         request: Request<Incoming>,
-    ) -> Response<Full<Bytes>> {
+    ) -> impl Future<Output = Response<Full<Bytes>>> + Send {
         let (head, body) = request.into_parts();
-        if let Err(problem) = check_host(&head) {
-            if let Some(endpoint) = Endpoint::of(head.uri.path()) {
-                self.counts.count(endpoint, Outcome::Invalid);
+        let begun = match check_host(&head) {
+            Ok(()) => self.begin(caller, head),
+            Err(problem) => {
+                if let Some(endpoint) = Endpoint::of(head.uri.path()) {
+                    self.counts.count(endpoint, Outcome::Invalid);
+                }
+                Begun::Answered(problem.response())
             }
-            return problem.response();
-        }
-        match self.begin(caller, head).await {
-            Begun::Answered(response) => response,
-            Begun::NeedsBody(call) => match read_within(body, BODY_BYTES_MAX).await {
-                Ok(body) => self.end(call, &body).await,
-                Err(error) => self.invalid(call, Problem::of_body(&error)),
-            },
+        };
+        async move {
+            match begun {
+                Begun::Answered(response) => response,
+                Begun::Asking(asking) => asking.answer(&self).await,
+                Begun::NeedsBody(call) => match read_within(body, BODY_BYTES_MAX).await {
+                    Ok(body) => self.end(call, &body).await,
+                    Err(error) => self.invalid(call, Problem::of_body(&error)),
+                },
+            }
         }
     }
 
-    async fn begin(&self, caller: Caller, head: Parts) -> Begun {
+    fn begin(&self, caller: Caller, head: Parts) -> Begun {
         let path = head.uri.path();
         if caller.needs_token
             && path != openapi::PATH
@@ -87,8 +98,8 @@ impl Service {
             return Begun::Answered(Problem::from(denied).response());
         }
         match path {
-            "/check" => Begun::Answered(proxy::answer(self, Style::VERBATIM, head).await),
-            "/nginx" => Begun::Answered(proxy::answer(self, Style::NGINX, head).await),
+            "/check" => proxy::begin(self, Style::VERBATIM, head),
+            "/nginx" => proxy::begin(self, Style::NGINX, head),
             "/v1/check" => self.begin_json(json::Call::Check, &head),
             "/v1/report" => self.begin_json(json::Call::Report, &head),
             openapi::PATH => Begun::Answered(match head.method {

@@ -47,9 +47,9 @@ async fn converse<A, F>(
 {
     let (turns, head) = (Turns::default(), Arc::new(share.open()));
     let service = service_fn(|request| {
-        let answered = share.answer(answer(caller, request));
+        let answering = share.begin(|| answer(caller, request));
         async {
-            let answered = answered.await;
+            let answered = answering.answer().await;
             head.clear();
             Ok::<_, Infallible>(answered)
         }

@@ -62,9 +62,9 @@ async fn converse<A, F, B>(
     let service = service_fn(|request| {
         requests.fetch_add(1, Ordering::Relaxed);
         let running = turns.request();
-        let answered = share.answer(answer(caller, request));
+        let answering = share.begin(|| answer(caller, request));
         async move {
-            let answered = answered.await;
+            let answered = answering.answer().await;
             drop(running);
             Ok::<_, Infallible>(answered)
         }

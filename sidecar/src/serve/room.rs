@@ -1,10 +1,12 @@
 //! One bound on the memory of requests in progress, on all connections of a process. The first request of a connection
 //! is outside of it, and a connection leaves several times its part free, so that greedy ones cannot keep others out.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Response, StatusCode};
+use tokio::task::futures::TaskLocalFuture;
 
 /// Maximum bytes of requests in progress, on all connections of all ports.
 const OPEN_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -43,6 +45,9 @@ pub(super) struct Open {
     bytes: AtomicUsize,
 }
 
+/// The answer to a request with room; a refused one takes no more than a pointer.
+pub(super) struct Answering<F>(Option<Pin<Box<TaskLocalFuture<Open, F>>>>);
+
 impl Default for Room {
     fn default() -> Self {
         Self::of(OPEN_BYTES_MAX)
@@ -73,28 +78,23 @@ impl Share {
         }
     }
 
-    /// Answers a request that has begun, or refuses it if its connection has no room.
-    pub(super) fn answer<F, B>(
-        &self,
-        answer: F,
-    ) -> impl Future<Output = Response<B>> + Send + use<F, B>
-    where
-        F: Future<Output = Response<B>> + Send,
-        B: Default,
-    {
+    /// Begins the answer to a request, unless its connection has no room.
+    pub(super) fn begin<F: Future>(&self, answer: impl FnOnce() -> F) -> Answering<F> {
         let open = self.open();
-        // A refused request takes no more than this pointer.
-        let answer = open
-            .add(REQUEST_BYTES)
-            .then(|| Box::pin(OPEN.scope(open, answer)));
-        async {
-            match answer {
-                Some(answer) => answer.await,
-                None => {
-                    let mut busy = Response::new(B::default());
-                    *busy.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-                    busy
-                }
+        let has_room = open.add(REQUEST_BYTES);
+        Answering(has_room.then(|| Box::pin(OPEN.scope(open, answer()))))
+    }
+}
+
+impl<F: Future<Output = Response<B>>, B: Default> Answering<F> {
+    /// Returns the answer, or that this process is busy.
+    pub(super) async fn answer(self) -> Response<B> {
+        match self.0 {
+            Some(answer) => answer.await,
+            None => {
+                let mut busy = Response::new(B::default());
+                *busy.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+                busy
             }
         }
     }

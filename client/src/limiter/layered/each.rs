@@ -51,21 +51,26 @@ impl Limiter {
             Some([one]) => {
                 smallvec![self.begin(&one.trace(request.trace), waits).ended().await]
             }
-            Some(requests) => self.each_of(requests, request.trace, waits).await,
+            Some(requests) => {
+                let subjects = requests.iter().map(|request| self.subject(request));
+                let subjects: Each<Option<Subject<'_>>> = subjects.collect();
+                let mut buckets = subjects.iter().flatten().map(|subject| subject.bucket);
+                match buckets.any(|bucket| self.table.quotas.has(bucket)) {
+                    false => self.by_coin(&subjects, request.trace),
+                    // Far larger than the rest, of which each request would have the size.
+                    true => Box::pin(self.each_by_quotas(&subjects, request.trace, waits)).await,
+                }
+            }
         }
     }
 
-    async fn each_of(
+    async fn each_by_quotas(
         &self,
-        requests: &[Request<'_>],
+        subjects: &[Option<Subject<'_>>],
         trace: Option<TraceId>,
         waits: bool,
     ) -> Each<Decided> {
         let table = &*self.table;
-        let subjects: Each<Option<Subject<'_>>> = requests
-            .iter()
-            .map(|request| self.subject(request))
-            .collect();
         let keys = subjects.iter().enumerate().filter_map(|(at, subject)| {
             let subject = (*subject)?;
             let quotas = table.quotas_of(subject.bucket)?;
@@ -80,7 +85,7 @@ impl Limiter {
         let (enforced, shadowed): (Each<WithQuotas<'_>>, Each<WithQuotas<'_>>) =
             keys.partition(|key| key.subject.is_enforced());
         let Some(store) = table.layered.store() else {
-            return self.by_coin(&subjects, trace);
+            return self.by_coin(subjects, trace);
         };
         if !waits {
             enforced
@@ -92,7 +97,7 @@ impl Limiter {
         if let Some(refused @ Exact::Refused { at, .. }) = store.remembered(&asked)
             && let Some(key) = enforced.get(at)
         {
-            let mut decided = smallvec![Decided::ADMITTED; requests.len()];
+            let mut decided = smallvec![Decided::ADMITTED; subjects.len()];
             set(&mut decided, key.at, |_| table.repeat(key.subject, refused));
             return decided;
         }
@@ -100,7 +105,7 @@ impl Limiter {
             .iter()
             .map(|key| store.remembered(&[key.asked()]))
             .collect();
-        let mut decided = self.by_coin(&subjects, trace);
+        let mut decided = self.by_coin(subjects, trace);
         if decided.iter().any(|decided| !decided.verdict.is_admit()) {
             return decided;
         }

@@ -28,16 +28,22 @@ pub fn check_plan(plan: &str) -> Result<(), InvalidName> {
 /// Splits the name of a tenant into its own name, which is empty for the class of a plan, and its class: that of its
 /// plan, or [`DEFAULT_TENANT`]. Linear in the length.
 pub fn split_class(tenant: &str) -> (&str, &str) {
-    match tenant.find(SEPARATOR) {
+    match separator_at(tenant) {
         Some(at) => tenant.split_at(at),
         None => (tenant, DEFAULT_TENANT),
     }
 }
 
+/// Returns the byte index of the separator. A search for a text prepares more than the whole search takes in a name.
+fn separator_at(tenant: &str) -> Option<usize> {
+    let pairs = &mut tenant.as_bytes().windows(SEPARATOR.len());
+    pairs.position(|pair| pair == SEPARATOR.as_bytes())
+}
+
 pub(super) fn split_plan(tenant: &str) -> (&str, Option<&str>) {
-    match tenant.split_once(SEPARATOR) {
-        Some((own, plan)) => (own, Some(plan)),
-        None => (tenant, None),
+    match split_class(tenant) {
+        (own, class) if own.len() < tenant.len() => (own, class.get(SEPARATOR.len()..)),
+        (own, _) => (own, None),
     }
 }
 

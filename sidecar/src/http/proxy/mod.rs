@@ -15,7 +15,7 @@ use plimsoll_tower::{Head, RefusalFormat, RefusalOf, quota_fields};
 
 use self::original::{Names, Original};
 use super::counts::{Endpoint, Mistake, Outcome};
-use super::{Service, empty};
+use super::{Begun, Service, empty};
 use crate::limits::Http;
 use crate::rules::{BUCKET_HEADER, COST_HEADER};
 
@@ -55,46 +55,47 @@ impl Style {
     };
 }
 
-/// Answers a request of a proxy. Never an error: a request without a usable bucket is admitted, and
+/// A request for a bucket with exact quotas, which waits for them. Every other request is answered immediately.
+pub(super) struct Asking {
+    style: Style,
+    deciding: DecidingTogether,
+    /// Bucket, tenant and plan of each key.
+    keys: Vec<[String; 3]>,
+}
+
+/// Begins the answer to a request of a proxy. Never an error: a request without a usable bucket is admitted, and
 /// other mistakes have defaults.
-pub(super) async fn answer(port: &Service, style: Style, head: Parts) -> Response<Full<Bytes>> {
-    let response = match begin_answer(port, style, head) {
-        None => None,
-        Some(Answer::Ready(response)) => Some(response),
-        Some(Answer::AfterQuotas { deciding, keys }) => {
-            let (at, decided) = deciding.await;
-            let keys = keys
-                .iter()
-                .map(|[bucket, tenant, plan]| KeyRequest::new(bucket.as_str(), tenant).plan(plan));
-            let mut response = respond(port, style, keys.clone().nth(at), &decided);
-            if response.status() == style.allowed {
-                let left = keys.filter_map(|key| port.limits.limiter().quota_left(&key));
-                if let Some(left) = left.min_by_key(|left| left.remaining) {
-                    response.headers_mut().extend(quota_fields(&left));
-                }
-            }
-            Some(response)
-        }
-    };
-    response.unwrap_or_else(|| {
+pub(super) fn begin(port: &Service, style: Style, head: Parts) -> Begun {
+    by_keys(port, style, head).unwrap_or_else(|| {
         port.counts.count(style.endpoint, Outcome::Passed);
-        empty(style.allowed)
+        Begun::Answered(empty(style.allowed))
     })
 }
 
-/// A request for a bucket with exact quotas waits for them; every other request is answered
-/// immediately.
-enum Answer {
-    Ready(Response<Full<Bytes>>),
-    AfterQuotas {
-        deciding: DecidingTogether,
-        /// Bucket, tenant and plan of each key.
-        keys: Vec<[String; 3]>,
-    },
+impl Asking {
+    pub(super) async fn answer(self, port: &Service) -> Response<Full<Bytes>> {
+        let Self {
+            style,
+            deciding,
+            keys,
+        } = self;
+        let (at, decided) = deciding.await;
+        let keys = keys
+            .iter()
+            .map(|[bucket, tenant, plan]| KeyRequest::new(bucket.as_str(), tenant).plan(plan));
+        let mut response = respond(port, style, keys.clone().nth(at), &decided);
+        if response.status() == style.allowed {
+            let left = keys.filter_map(|key| port.limits.limiter().quota_left(&key));
+            if let Some(left) = left.min_by_key(|left| left.remaining) {
+                response.headers_mut().extend(quota_fields(&left));
+            }
+        }
+        response
+    }
 }
 
-/// Begins the answer to a request; `None` if it passes without a decision.
-fn begin_answer(port: &Service, style: Style, head: Parts) -> Option<Answer> {
+/// Begins the answer to a request by its keys; `None` if it passes without a decision.
+fn by_keys(port: &Service, style: Style, head: Parts) -> Option<Begun> {
     let in_force = port.limits.in_force();
     match &in_force.http {
         Http::Headers {
@@ -161,7 +162,7 @@ fn cost_of(text: &str) -> Option<u32> {
     text.parse().ok().filter(|cost| is_number && *cost > 0)
 }
 
-fn decide(port: &Service, style: Style, head: Head<'_>, key: &KeyRequest<'_>) -> Answer {
+fn decide(port: &Service, style: Style, head: Head<'_>, key: &KeyRequest<'_>) -> Begun {
     let trace = head
         .header(&TRACEPARENT)
         .and_then(|value| TraceId::of_traceparent(value.as_bytes()));
@@ -176,15 +177,16 @@ fn decide(port: &Service, style: Style, head: Head<'_>, key: &KeyRequest<'_>) ->
         limiter.count_retried(key);
     }
     match decision {
-        Ok((at, decided)) => Answer::Ready(respond(port, style, keys.get(at).copied(), &decided)),
+        Ok((at, decided)) => Begun::Answered(respond(port, style, keys.get(at).copied(), &decided)),
         Err(deciding) => {
             let names = |key: &KeyRequest<'_>| {
                 [key.bucket(), key.tenant(), key.plan_name()].map(str::to_owned)
             };
-            Answer::AfterQuotas {
+            Begun::Asking(Asking {
+                style,
                 deciding,
                 keys: keys.iter().map(names).collect(),
-            }
+            })
         }
     }
 }

@@ -73,8 +73,9 @@ impl Port {
         let (head, body) = request.into_parts();
         let service = &self.service;
         let answered = async {
-            match service.begin(caller, head).await {
+            match service.begin(caller, head) {
                 Begun::Answered(response) => response,
+                Begun::Asking(asking) => asking.answer(service).await,
                 Begun::NeedsBody(call) => service.end(call, body.as_bytes()).await,
             }
         };
@@ -132,6 +133,9 @@ impl Answer {
     }
 }
 
+/// Each request moves the future of its answer several times.
+const ANSWER_BYTES_MAX: usize = 2 * 1024;
+
 /// Serves a port on loopback, for programs, until the runtime ends.
 async fn serve(port: &Port) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -143,10 +147,9 @@ async fn serve(port: &Port) -> SocketAddr {
             let service = service.clone();
             tokio::spawn(async move {
                 let answer = hyper::service::service_fn(|request| {
-                    let service = service.clone();
-                    async move {
-                        Ok::<_, std::convert::Infallible>(service.answer(LOCAL, request).await)
-                    }
+                    let answered = service.clone().answer(LOCAL, request);
+                    assert!(size_of_val(&answered) <= ANSWER_BYTES_MAX);
+                    async { Ok::<_, std::convert::Infallible>(answered.await) }
                 });
                 let stream = hyper_util::rt::TokioIo::new(stream);
                 let _ = hyper::server::conn::http1::Builder::new()
