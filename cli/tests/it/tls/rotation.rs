@@ -102,6 +102,18 @@ fn until_used(processes: &[&Process], generation: u64) {
     }
 }
 
+/// The decisions of each service, for a failure.
+fn decisions(services: &[Process]) -> String {
+    let pages = services.iter().map(|service| service.metrics("listen"));
+    let lines = |page: String| {
+        let lines = page
+            .lines()
+            .filter(|line| line.contains("decisions_total{"));
+        lines.map(|line| format!("\n{line}")).collect::<String>()
+    };
+    pages.map(lines).collect()
+}
+
 #[test]
 fn certificate_rotation_loses_no_stream_or_request() {
     let _turn = turn(OFFERED);
@@ -216,7 +228,7 @@ fn certificate_rotation_loses_no_stream_or_request() {
     assert!(load.terminate().success());
     let figures = load.output_lines().pop().unwrap();
     for outcome in ["refused", "failed", "timed_out", "not_sent"] {
-        assert_eq!(figures[outcome], 0, "{figures}");
+        assert_eq!(figures[outcome], 0, "{figures} {}", decisions(&services));
     }
     let first_end = ends.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     for (process, secret) in processes.iter().zip(&secrets) {

@@ -20,11 +20,27 @@ pub(super) struct Breaker {
     failures: u32,
     /// The time of the first.
     since: MonoTime,
+    /// Probes since the last answer to a request.
+    probes: u32,
 }
 
 impl Breaker {
     pub(super) fn answered(&mut self) {
         *self = Self::default();
+    }
+
+    /// Forgets the failures, because a probe was answered. A store that answers only probes, as one that cannot write, is
+    /// asked less and less often.
+    pub(super) fn probed(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Returns the wait before the next probe, spread over all of a span, which doubles with each probe, so that the
+    /// instances of a fleet do not return together.
+    pub(super) fn next_wait(&mut self, jitter: u32) -> Duration {
+        let wait = wait(self.probes, jitter);
+        self.probes = self.probes.saturating_add(1);
+        wait
     }
 
     /// Counts a failure of a request, and returns true if it opens the breaker.
@@ -37,9 +53,7 @@ impl Breaker {
     }
 }
 
-/// Returns the wait before a probe, spread over all of a span, which doubles with each probe, so
-/// that the instances of a fleet do not return together.
-pub(super) fn wait(probes: u32, jitter: u32) -> Duration {
+fn wait(probes: u32, jitter: u32) -> Duration {
     let span = PROBE_FIRST
         .saturating_mul(1 << probes.min(10))
         .min(PROBE_MAX);
@@ -72,6 +86,19 @@ mod tests {
             assert!(!breaker.failed(at(millis)), "few");
         }
         assert!(breaker.failed(at(5_100)), "the last opens it");
+    }
+
+    #[test]
+    fn answers_to_probes_alone_end_no_backoff() {
+        let mut breaker = Breaker::default();
+        let next = |breaker: &mut Breaker| breaker.next_wait(u32::MAX);
+        for probes in 0..3 {
+            assert_eq!(next(&mut breaker), PROBE_FIRST * (1 << probes));
+            breaker.probed();
+            assert!(!breaker.failed(at(0)), "the first failure after a probe");
+        }
+        breaker.answered();
+        assert_eq!(next(&mut breaker), PROBE_FIRST);
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::breaker::wait;
 use crate::hot::sync::lock;
 
 /// The task that waits for a store to answer again. Dropped with its runtime, it lets another begin.
@@ -19,14 +18,16 @@ pub(super) struct Prober {
 impl Prober {
     pub(super) async fn run(mut self) {
         let shared = Arc::clone(&self.shared);
-        for probes in 0.. {
+        loop {
             // This task holds two references. Without a third, nothing uses the store.
             if Arc::strong_count(&shared) == 2 {
                 return;
             }
-            sleep(wait(probes, getrandom::u32().unwrap_or_default())).await;
+            let jitter = getrandom::u32().unwrap_or_default();
+            let wait = lock(&shared.breaker).next_wait(jitter);
+            sleep(wait).await;
             if self.is_answered().await {
-                lock(&shared.breaker).answered();
+                lock(&shared.breaker).probed();
                 shared.is_open.store(false, Ordering::Relaxed);
                 tracing::info!(store = shared.name, "quota store answers again");
                 shared.give_waiting();
