@@ -19,9 +19,11 @@ use crate::streams::process::resident_bytes;
 const TICKS: u32 = 360;
 /// Ticks between two restarts of a service and changes of the policy: a minute of an hour.
 const CHURN: u32 = 6;
-/// Ticks between two rotations of certificates, and before the memory to compare with: ten minutes
-/// of an hour.
-const WARM: u32 = 60;
+/// Ticks between two rotations of certificates: ten minutes of an hour.
+const ROTATION: u32 = 60;
+/// Ticks before the memory to compare with. The established names of an aggregator become more for 20 minutes, until the
+/// first ones have been away for ten.
+const WARM: u32 = TICKS / 2;
 /// Maximum memory afterwards, as a multiple of that.
 const GROWTH_MAX: f64 = 1.1;
 const MIB: f64 = 1_048_576.0;
@@ -75,22 +77,23 @@ pub(crate) fn measure(report: &mut Report) {
             fleet.restart_service();
             fleet.save_policy(LIMITS[churned % LIMITS.len()]);
         }
-        if tick > 0 && tick < TICKS && tick % WARM == 0 {
+        if tick > 0 && tick < TICKS && tick % ROTATION == 0 {
             rotated += 1;
             issue(fleet.directory.path());
         }
     }
-    let warm = humantime::format_duration(length * WARM / TICKS);
+    let [every, warm] =
+        [ROTATION, WARM].map(|ticks| humantime::format_duration(length * ticks / TICKS));
     for (name, _, resident) in &fleet.lasting {
         let (most, growth) = growth(resident, WARM as usize);
-        let shape = resident.iter().step_by(WARM as usize);
+        let shape = resident.iter().step_by(ROTATION as usize);
         let shape: Vec<String> = shape.map(|bytes| format!("{:.1}", bytes / MIB)).collect();
         let figure = format!(
             "{}; at most {:.1} ({growth:.2} x)",
             shape.join(", "),
             most / MIB
         );
-        let title = format!("{name}: resident MiB first, and every {warm}; the most after {warm}");
+        let title = format!("{name}: resident MiB first, and every {every}; the most after {warm}");
         let bar = format!("at most {GROWTH_MAX} x that after {warm}");
         report.row(&title, &bar, figure, growth <= GROWTH_MAX);
     }
