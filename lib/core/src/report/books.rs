@@ -42,7 +42,8 @@ pub struct Books {
     /// counted up to a point between the two.
     taken_over: BTreeMap<KeyId, (Counts, Counts)>,
     definitions: u64,
-    /// The counts that earlier streams of the instance left here.
+    /// The counts that earlier streams of the instance left here, until the first whole report with counts, which
+    /// defines all keys that the child still has.
     remembered: HashMap<Key, Tally>,
 }
 
@@ -151,8 +152,8 @@ impl Books {
             .count()
     }
 
-    /// Begins a new stream of the same instance: ids start over. Remembered counts stay; if they are too many, only
-    /// those of the last stream do.
+    /// Begins a new stream of the same instance: ids start over. The counts of the last stream are remembered, and those
+    /// of earlier ones that it did not come to define, unless these are too many.
     pub fn open(&mut self) {
         self.seq = 0;
         self.unfinished = None;
@@ -229,6 +230,9 @@ impl Books {
         }
         if report.time.is_none() {
             return entered;
+        }
+        if !report.more && !self.remembered.is_empty() {
+            self.remembered = HashMap::new();
         }
         ledger.begin(entered.span, entered.first_span);
         if report.tallies.has_late() && self.late.len() < self.lines.len() {

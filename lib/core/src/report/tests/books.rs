@@ -488,3 +488,34 @@ fn counts_follow_their_key() {
     ];
     assert_eq!(generations(&ledger), due);
 }
+
+#[test]
+fn keys_that_a_new_stream_does_not_define_are_forgotten() {
+    let mut books = books();
+    for tenant in ["c", "d", "e"] {
+        books.open();
+        assert!(
+            books.keys_held() >= 1,
+            "the next report may count on from them"
+        );
+        let report = Report {
+            seq: 1,
+            time: Some(MonoTime::from_micros(1)),
+            definitions: [(KeyId(0), definition(tenant))].into(),
+            ..Report::default()
+        };
+        enter(
+            &mut books,
+            &Report {
+                more: true,
+                time: report.time,
+                seq: 1,
+                ..Report::default()
+            },
+        )
+        .unwrap();
+        assert!(books.keys_held() >= 1, "a report has several parts");
+        enter(&mut books, &report).unwrap();
+        assert_eq!(books.keys_held(), 1);
+    }
+}
