@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plimsoll_core::law::{Slack, Spread, Window, parameters};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::Counts;
+use plimsoll_core::report::{Counts, Entered};
 
 /// The time that one report of a client covers, as its entries are added to rates.
 #[derive(Debug)]
@@ -15,22 +15,21 @@ pub(crate) struct ReportSpan {
 }
 
 impl ReportSpan {
-    /// The span of a report that covers `span` and arrives `now`. `is_first` is true for the first
-    /// report of a client: its smoothed rate begins with it.
-    pub(crate) fn new(now: MonoTime, span: Duration, is_first: bool) -> Self {
-        let time = if is_first {
-            span.max(Duration::from_millis(1))
-        } else {
-            parameters::SHARE_TIME
-        };
-        let spread = if is_first {
-            Spread::first(now, span)
-        } else {
-            Spread::new(now, span)
-        };
+    /// The span of a report that arrives `now`. The smoothed rate of a client begins with its first one.
+    pub(crate) fn new(now: MonoTime, report: &Entered) -> Self {
+        let span = report.span.unwrap_or_default();
+        if report.first_span {
+            let time = span.max(Duration::from_millis(1));
+            return Self {
+                spread: Spread::first(now, span),
+                share_s: time.as_secs_f64(),
+            };
+        }
+        let time = parameters::SHARE_TIME.as_secs_f64();
         Self {
-            spread,
-            share_s: time.as_secs_f64(),
+            spread: Spread::new(now, report.late, span),
+            // As if the requests had faded since.
+            share_s: time * (report.late.as_secs_f64() / time).exp(),
         }
     }
 }

@@ -16,7 +16,7 @@ use plimsoll_core::law::tail::Standing;
 use plimsoll_core::law::{Division, parameters};
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::Counts;
+use plimsoll_core::report::{Counts, Entered};
 
 use crate::downstream::Shares;
 use crate::key_counts::{Counted, Source};
@@ -118,10 +118,10 @@ impl FastLoop {
         self.buckets.retain(|bucket, _| !gone.contains(bucket));
     }
 
-    /// Begins a report of a client, which covers `span`. `is_first` is true for the first one of the client.
-    pub(crate) fn begin(&mut self, now: MonoTime, span: Duration, is_first: bool) {
+    /// Begins a report of a client.
+    pub(crate) fn begin(&mut self, now: MonoTime, report: &Entered) {
         let now = self.clock.on_grid(now);
-        self.report = now.map(|now| ReportSpan::new(now, span, is_first));
+        self.report = now.map(|now| ReportSpan::new(now, report));
     }
 
     /// Adds an entry of the report: the counts of a key without late counts. `held` is the standing

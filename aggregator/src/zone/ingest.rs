@@ -7,7 +7,7 @@ use plimsoll_core::exchange::{StreamId, StreamRejected};
 use plimsoll_core::law::tail::Standing;
 use plimsoll_core::names::{Bucket, Key, KeyId, TablePlace};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Counts, InstanceId, Ledger, New, Origin, Outbox, Report};
+use plimsoll_core::report::{Counts, Entered, InstanceId, Ledger, New, Origin, Outbox, Report};
 
 use super::Zone;
 use super::admissions::Admissions;
@@ -231,12 +231,12 @@ impl Ingest<'_> {
 }
 
 impl Ledger for Ingest<'_> {
-    fn begin(&mut self, span: Option<Duration>, first_span: bool) {
+    fn begin(&mut self, report: &Entered) {
+        let span = report.span;
         self.is_all_late = span.is_none_or(|span| span >= self.late_from);
         self.span = span.filter(|_| !self.is_all_late);
         if self.child_traffic.is_none() {
-            self.fast_loop
-                .begin(self.now, span.unwrap_or_default(), first_span);
+            self.fast_loop.begin(self.now, report);
         }
     }
 

@@ -72,6 +72,7 @@ pub struct Pace {
     from: Option<(MonoTime, MonoTime)>,
     /// The latest times by the sender's clock and by the receiver's.
     last: (MonoTime, MonoTime),
+    late: Duration,
     distrusted: bool,
 }
 
@@ -81,6 +82,7 @@ impl Pace {
         Self {
             from: Some((sender, arrival)),
             last: (sender, arrival),
+            late: Duration::ZERO,
             distrusted: false,
         }
     }
@@ -103,16 +105,27 @@ impl Pace {
         {
             self.distrusted = true;
         }
+        let between = arrival.since(self.last.1);
         let span = if self.distrusted {
-            arrival.since(self.last.1)
+            between
         } else {
             sender.since(self.last.0)
+        };
+        // After a silence the first of several reports that arrive together is the latest one.
+        self.late = match between * 2 < span {
+            true => self.late.saturating_sub(span - between),
+            false => between.saturating_sub(span),
         };
         self.last = (self.last.0.max(sender), self.last.1.max(arrival));
         if ours.max(theirs) >= JUDGED_OVER {
             self.from = Some(self.last);
         }
         span
+    }
+
+    /// Returns the time by which the last report came late, because it waited with others.
+    pub const fn late(&self) -> Duration {
+        self.late
     }
 
     /// Returns true if the sender's clock failed the comparison, so that arrival times are used.
@@ -132,13 +145,27 @@ mod tests {
     #[test]
     fn bunched_reports_keep_the_senders_spans() {
         let mut pace = Pace::new(at(100.0), at(5.0));
-        // Two reports half a second apart arrive within a millisecond.
-        assert_eq!(pace.elapsed(at(100.5), at(5.9)), Duration::from_millis(500));
-        assert_eq!(
-            pace.elapsed(at(101.0), at(5.901)),
-            Duration::from_millis(500)
-        );
+        // Reports half a second apart arrive within a millisecond after a silence, and then in time.
+        for (sender, arrival, late_ms) in [
+            (100.5, 6.501, 1_001),
+            (101.0, 6.501, 501),
+            (101.5, 6.502, 2),
+            (102.0, 7.0, 0),
+        ] {
+            let span = pace.elapsed(at(sender), at(arrival));
+            assert_eq!(span, Duration::from_millis(500));
+            assert_eq!(pace.late(), Duration::from_millis(late_ms), "{arrival}");
+        }
         assert!(!pace.distrusted());
+    }
+
+    #[test]
+    fn sender_that_was_suspended_is_late_once() {
+        let mut pace = Pace::new(at(100.0), at(5.0));
+        for (sender, arrival, late_s) in [(100.5, 10.5, 5), (101.0, 11.0, 0)] {
+            pace.elapsed(at(sender), at(arrival));
+            assert_eq!(pace.late(), Duration::from_secs(late_s));
+        }
     }
 
     #[test]

@@ -53,6 +53,7 @@ struct Unfinished {
     seq: u64,
     span: Option<Duration>,
     first_span: bool,
+    late: Duration,
     decisions_max: u64,
 }
 
@@ -234,7 +235,7 @@ impl Books {
         if !report.more && !self.remembered.is_empty() {
             self.remembered = HashMap::new();
         }
-        ledger.begin(entered.span, entered.first_span);
+        ledger.begin(&entered);
         if report.tallies.has_late() && self.late.len() < self.lines.len() {
             self.late.resize(self.lines.len(), Counts::ZERO);
         }
@@ -309,6 +310,7 @@ impl Books {
                 seq: report.seq,
                 span: None,
                 first_span: false,
+                late: Duration::ZERO,
                 decisions_max: 0,
             };
             let Some(time) = report.time else {
@@ -316,7 +318,11 @@ impl Books {
             };
             begun.first_span = self.pace.is_some() && !std::mem::replace(&mut self.timed, true);
             begun.span = match &mut self.pace {
-                Some(pace) => Some(pace.elapsed(time, now)),
+                Some(pace) => {
+                    let span = pace.elapsed(time, now);
+                    begun.late = pace.late();
+                    Some(span)
+                }
                 first @ None => {
                     *first = Some(Pace::new(time, now));
                     None
@@ -335,12 +341,14 @@ impl Books {
         let Unfinished {
             span,
             first_span,
+            late,
             decisions_max,
             ..
         } = begun;
         Entered {
             span,
             first_span,
+            late,
             decisions_max,
             ..Entered::default()
         }

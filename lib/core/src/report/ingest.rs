@@ -25,10 +25,10 @@ pub struct New {
 
 /// The parent's own tables; the entries of a report are added one by one.
 pub trait Ledger {
-    /// Announces the span of the child's time that the following entries cover, see [`Entered`]. Called for each
-    /// part of a report with a time, after its definitions.
-    fn begin(&mut self, span: Option<Duration>, first_span: bool) {
-        let _ = (span, first_span);
+    /// Announces the time that the following entries cover. Called for each part of a report with a time, after its
+    /// definitions.
+    fn begin(&mut self, report: &Entered) {
+        let _ = report;
     }
 
     /// Returns the place of a key, which the child calls `id` from now on; `None` if there is no room, not even in a
@@ -71,6 +71,8 @@ pub struct Entered {
     pub span: Option<Duration>,
     /// True if the span is the first one of the instance.
     pub first_span: bool,
+    /// The time by which the report came late, because it waited with others.
+    pub late: Duration,
     /// The new counts of each key that changed, unless they went to a [`Ledger`].
     pub entries: Vec<Entry>,
     /// Requests given up because they may have been counted before.

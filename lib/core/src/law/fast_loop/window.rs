@@ -42,15 +42,17 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Spreads requests that were gathered over `span` and arrive `now`. Fills at most 1.6 s into the future.
-    pub fn new(now: MonoTime, span: Duration) -> Self {
+    /// Spreads requests that were gathered over `span` and arrive `now`, `late` after they were due. Fills at most 1.6 s
+    /// from then on. What is older than the longest window is left out.
+    pub fn new(now: MonoTime, late: Duration, span: Duration) -> Self {
         let current = bins_in(now.since(MonoTime::ZERO));
         let mut spread = Self {
             now,
             current,
             parts: Vec::with_capacity(BINS),
         };
-        spread.put(now.since(MonoTime::ZERO).as_secs_f64(), 1.0, span);
+        let due = now.since(MonoTime::ZERO).saturating_sub(late);
+        spread.put(due.as_secs_f64(), 1.0, span);
         spread
     }
 
@@ -58,7 +60,7 @@ impl Spread {
     /// and also before `now`, when they happened. Otherwise a new client would count one report interval
     /// late.
     pub fn first(now: MonoTime, span: Duration) -> Self {
-        let mut spread = Self::new(now, span);
+        let mut spread = Self::new(now, Duration::ZERO, span);
         let seen = span.min(parameters::WINDOW);
         let began = now.since(MonoTime::ZERO).saturating_sub(seen);
         let part = if span > seen {
@@ -72,6 +74,7 @@ impl Spread {
 
     fn put(&mut self, begin: f64, part: f64, span: Duration) {
         let bin = parameters::FAST_PERIOD.as_secs_f64();
+        let oldest = bins_in(parameters::WINDOW_FEW);
         let most =
             (BINS - (parameters::WINDOW_FEW.as_secs_f64() / bin).ceil() as usize).saturating_sub(2);
         let span = span.as_secs_f64().clamp(1e-6, most as f64 * bin);
@@ -80,10 +83,12 @@ impl Spread {
         let mut from = begin;
         while from < end {
             let to = ((at + 1) as f64 * bin).min(end);
-            self.parts.push((
-                (at as usize % BINS) as u8,
-                part * (to - from).max(0.0) / span,
-            ));
+            if at + oldest >= self.current {
+                self.parts.push((
+                    (at as usize % BINS) as u8,
+                    part * (to - from).max(0.0) / span,
+                ));
+            }
             // Rounding must not leave `at` on the bin before this point.
             (at, from) = (at + 1, to.max((at + 1) as f64 * bin));
         }
@@ -159,7 +164,7 @@ mod tests {
 
     impl Window {
         pub(in crate::law::fast_loop) fn add(&mut self, now: MonoTime, count: f64, span: Duration) {
-            self.add_spread(&Spread::new(now, span), count);
+            self.add_spread(&Spread::new(now, Duration::ZERO, span), count);
         }
 
         fn add_first(&mut self, now: MonoTime, count: f64, span: Duration) {
@@ -203,6 +208,29 @@ mod tests {
                         "{phase}/{interval} at {now}: {long} over 3 s"
                     );
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn reports_that_waited_count_when_they_were_due() {
+        for silence in [200, 1_000, 2_000, 5_000, 60_000] {
+            let mut window = Window::default();
+            for now in (2_000..4_000).step_by(100) {
+                window.add(at(now), 100.0, ms(100));
+            }
+            let now = 4_000 + silence;
+            for due in (4_000..=now).step_by(100) {
+                let spread = Spread::new(at(now), ms(now - due), ms(100));
+                window.add_spread(&spread, 100.0);
+            }
+            for then in [now, now + 100] {
+                let rate = window.rate(at(then));
+                assert!((rate - 1_000.0).abs() < 1.0, "{silence}: {rate}");
+                let long = window.over(parameters::WINDOW_FEW);
+                let since_start = 1_000.0 * ((then - 2_000) as f64 / 3_000.0).min(1.0);
+                assert!((long - since_start).abs() < 35.0, "{silence}: {long}");
+                window.add(at(now + 100), 100.0, ms(100));
             }
         }
     }
