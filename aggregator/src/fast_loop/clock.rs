@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_core::law::SLACK_PERIOD;
+use plimsoll_core::law::{SLACK_PERIOD, parameters};
 use plimsoll_core::quantity::MonoTime;
 
 /// Bins of windows end this much before the loop reads them. A tick that arrives a little late
@@ -24,6 +24,12 @@ impl Clock {
     pub(super) fn on_grid(&self, now: MonoTime) -> Option<MonoTime> {
         self.grid
             .map(|grid| MonoTime::from_elapsed(now.since(grid) + GRID_SLACK))
+    }
+
+    /// Returns true if the loop has missed a tick.
+    pub(super) fn is_behind(&self, now: MonoTime) -> bool {
+        self.on_grid(now)
+            .is_some_and(|now| now.since(self.ticked) > 2 * parameters::FAST_PERIOD)
     }
 
     /// Advances to `now`. Returns the time since the latest tick, and true if a period of the slack has

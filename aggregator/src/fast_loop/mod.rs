@@ -120,6 +120,10 @@ impl FastLoop {
 
     /// Begins a report of a client.
     pub(crate) fn begin(&mut self, now: MonoTime, report: &Entered) {
+        // Rates fade by the time of a stall before the reports that waited add to them.
+        if self.clock.is_behind(now) {
+            self.on_tick(now, false);
+        }
         let now = self.clock.on_grid(now);
         self.report = now.map(|now| ReportSpan::new(now, report));
     }

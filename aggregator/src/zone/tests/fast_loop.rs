@@ -35,6 +35,30 @@ fn surge_is_dropped_before_the_controller_reacts() {
 }
 
 #[test]
+fn reports_that_waited_together_are_no_surge() {
+    let mut scene = led(1_000.0, Client::new(1).offering("acme", 200.0));
+    let waiting: Vec<Report> = (0..20)
+        .map(|_| {
+            scene.now += 100;
+            let now = scene.now();
+            scene.clients[0].offer(100);
+            scene.clients[0].report(now)
+        })
+        .collect();
+    let stream = scene.clients[0].stream;
+    for report in waiting {
+        scene.zone.on_report(scene.now(), stream, report).unwrap();
+    }
+    for _ in 0..10 {
+        scene.run(0.1);
+        let client = &scene.clients[0];
+        assert_eq!(client.ratio("acme"), 0.0);
+        let offered = client.offered("acme");
+        assert!((offered - 200.0).abs() < 25.0, "{offered}");
+    }
+}
+
+#[test]
 fn sparse_requests_follow_the_controllers_ratio() {
     let script = Script::rates(&[("acme", 10.0), ("default", 10.0)])
         .with("acme", |values| values.ratio = Some(ratio_of(0.25)));
