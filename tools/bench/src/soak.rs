@@ -21,8 +21,8 @@ const TICKS: u32 = 360;
 const CHURN: u32 = 6;
 /// Ticks between two rotations of certificates: ten minutes of an hour.
 const ROTATION: u32 = 60;
-/// Ticks before the memory to compare with. The established names of an aggregator become more for 20 minutes, until the
-/// first ones have been away for ten.
+/// Ticks before the memory to compare with. The established names of an aggregator may become more for 20 minutes: they
+/// are kept for ten.
 const WARM: u32 = TICKS / 2;
 /// Maximum memory afterwards, as a multiple of that.
 const GROWTH_MAX: f64 = 1.1;
