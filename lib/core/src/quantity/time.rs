@@ -112,9 +112,12 @@ impl Pace {
             sender.since(self.last.0)
         };
         // After a silence the first of several reports that arrive together is the latest one.
-        self.late = match between * 2 < span {
-            true => self.late.saturating_sub(span - between),
-            false => between.saturating_sub(span),
+        self.late = if between > span * 2 {
+            between - span
+        } else if between * 2 < span {
+            self.late.saturating_sub(span - between)
+        } else {
+            Duration::ZERO
         };
         self.last = (self.last.0.max(sender), self.last.1.max(arrival));
         if ours.max(theirs) >= JUDGED_OVER {
