@@ -170,9 +170,9 @@ impl Limiter {
         let store = self.table.layered.store()?;
         let place = self.table.known_bucket(request.bucket())?;
         let quotas = self.table.quotas_of(place.bucket)?;
-        let tenant = name_of(request.tenant);
-        let (_, key) = self.known_key(request)?;
-        let quotas = quotas.of_tenant(&tenant, self.table.plan_of(key, request.of.plan()));
+        let (tenant, plan) = (name_of(request.tenant), request.of.plan());
+        let key = self.table.known_target(place, request.tenant, plan).key;
+        let quotas = quotas.of_tenant(&tenant, self.table.plan_of(key, plan));
         let left = quotas.iter().filter_map(|quota| store.left(quota, &tenant));
         left.min_by_key(|left| left.remaining)
     }

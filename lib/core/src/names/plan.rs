@@ -36,15 +36,13 @@ pub fn split_class(tenant: &str) -> (&str, &str) {
 
 /// Returns the byte index of the separator. A search for a text prepares more than the whole search takes in a name.
 fn separator_at(tenant: &str) -> Option<usize> {
-    let pairs = &mut tenant.as_bytes().windows(SEPARATOR.len());
+    let mut pairs = tenant.as_bytes().windows(SEPARATOR.len());
     pairs.position(|pair| pair == SEPARATOR.as_bytes())
 }
 
 pub(super) fn split_plan(tenant: &str) -> (&str, Option<&str>) {
-    match split_class(tenant) {
-        (own, class) if own.len() < tenant.len() => (own, class.get(SEPARATOR.len()..)),
-        (own, _) => (own, None),
-    }
+    let (own, class) = split_class(tenant);
+    (own, class.strip_prefix(SEPARATOR))
 }
 
 /// Returns the plan in the name of a tenant or a class.
